@@ -63,7 +63,7 @@ COMMANDS = (
     Lazy(
         "secrets",
         "nova_workers.cli.workspace.secrets",
-        "Set and remove secrets of agents; values are never shown.",
+        "Set and delete secrets of agents; values are never shown.",
         _LOOK,
     ),
     Lazy("search", "nova_workers.cli.records.search", "Search messages by words and meaning.", _LOOK),

@@ -17,7 +17,7 @@ from nova_workers.cli.target import Target, find_target
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
 
-__all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "open_session", "remote"]
+__all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "changes", "given", "open_session", "remote"]
 
 ApiUrlOption = Annotated[
     str | None,
@@ -77,11 +77,27 @@ def build(model: type[M], values: Mapping[str, Any]) -> M:
         raise InvalidInput(wrong) from error
 
 
+def given(**values: object) -> dict[str, Any]:
+    """Return the values that the user gave: those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def changes(hint: str, **values: object) -> dict[str, Any]:
+    """Return the values that the user gave, of which there is one at least.
+
+    Raises:
+        InvalidInput: None is given; the hint says what can be.
+    """
+    if not (changed := given(**values)):
+        raise InvalidInput(f"Nothing to change: give {hint}.")
+    return changed
+
+
 def remote(app: typer.Typer, name: str, **settings: Any) -> Callable[[Body[P]], Body[P]]:
     """Register an async function as a command of `app`, whose first argument is the session.
 
-    Its docstring is the command's help. A parameter that is a dataclass stands for its fields: options that several
-    commands share. The three common options are added after its own.
+    Its docstring is the command's help, unless the settings have one. A parameter that is a dataclass stands for its
+    fields: options that several commands share. The three common options are added after its own.
     """
 
     def register(body: Body[P]) -> Body[P]:
@@ -115,6 +131,7 @@ def _entry(body: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     ]
     parameters = [option.replace(kind=keyword) for parameter in own for option in _options(parameter)] + common
     entry.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess] - Typer reads it
+    entry.__wrapped__ = body  # pyright: ignore[reportFunctionMemberAccess] - as functools.wraps does
     entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     entry.__doc__ = body.__doc__
     entry.__name__ = getattr(body, "__name__", "command")

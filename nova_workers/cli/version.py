@@ -19,11 +19,7 @@ _SHOWN = (DISTRIBUTION, "celery", "anthropic", "openai", "mcp", "fastapi", "redi
 def version(json_mode: JsonOption = False) -> None:
     """Print the versions of this installation."""
     found = {name: version_of(name) for name in _SHOWN} | {"python": platform.python_version()}
-    out = Output(json_mode=json_mode)
-    if out.json:
-        out.document(found)
-    else:
-        out.facts(found.items())
+    Output(json_mode=json_mode).record(found, lambda versions: versions.items())
 
 
 def version_of(distribution: str) -> str:

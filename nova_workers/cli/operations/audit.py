@@ -7,42 +7,23 @@ from contextlib import aclosing, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, TextIO
 
 import typer
-from typer.core import TyperGroup
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import group
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
 
 __all__ = ["app"]
 
 
-class _ListsByDefault(TyperGroup):
-    """Takes `nova audit --kind agent` for `nova audit list --kind agent`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command in front, unless there is one."""
-        return super().parse_args(ctx, self._with_command(args))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command in arguments that were not parsed here."""
-        return super().resolve_command(ctx, self._with_command(args))
-
-    def _with_command(self, args: list[str]) -> list[str]:
-        return args if args and (args[0] in self.commands or args[0] == "--help") else ["list", *args]
-
-
-app = typer.Typer(
-    cls=_ListsByDefault, add_completion=False, rich_markup_mode=None, help="See what was changed, and by whom."
-)
+app = group("See what was changed, and by whom. Without a command: list.", lists=True)
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")]
-_COLUMNS: tuple[Column, ...] = ("at", ("who", "text"), "action", ("thing", "text"), ("fields", "spare"), "from")
 _STDOUT = "-"
 _PRIVATE = 0o600
 
@@ -85,7 +66,7 @@ async def list_audit(
         limit=limit,
         cursor=cursor,
     )
-    show_page(session.out, page, _COLUMNS, _row, nothing="Nothing was changed.")
+    show_page(session.out, page, _ROWS)
 
 
 @remote(app, "verify")
@@ -162,13 +143,17 @@ def _new_file(file: Path) -> Generator[TextIO]:
         raise
 
 
-def _row(event: AuditEventView) -> tuple[str, ...]:
+def _who(event: AuditEventView) -> str:
     actor = f"{event.actor_name} ({event.actor_id})" if event.actor_name else event.actor_id
-    return (
-        stamp(event.at),
-        f"{event.actor_kind} {actor}",
-        event.action,
-        event.target_id,
-        ", ".join(event.fields),
-        event.address or event.run_id or "",
-    )
+    return f"{event.actor_kind} {actor}"
+
+
+_ROWS = Rows[AuditEventView](
+    "Nothing was changed.",
+    Column("at", lambda event: event.at),
+    Column("who", _who, "text"),
+    Column("action", lambda event: event.action),
+    Column("thing", lambda event: event.target_id, "text"),
+    Column("fields", lambda event: ", ".join(event.fields), "spare"),
+    Column("from", lambda event: event.address or event.run_id),
+)

@@ -6,23 +6,22 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.vocabulary import ENDED_RUNS, PauseScope, RestReason
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
+from nova_workers.cli.resources import group
 from nova_workers.cli.terminal.chart import bar
-from nova_workers.cli.terminal.output import Column, age, short, stamp
+from nova_workers.cli.terminal.output import Heading, age, short, stamp
 from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See depth and workers; pause and resume."
-)
+app = group("See depth and workers; pause and resume.")
 
 _REASONS: Mapping[RestReason, str] = {
     "auth": "key refused",
     "rate_limit": "over its limit",
     "failures": "failed conversations",
 }
-_COLUMNS: tuple[Column, ...] = (
+_COLUMNS: tuple[Heading, ...] = (
     "provider",
     "model",
     "key",
@@ -104,8 +103,8 @@ def _show_providers(session: Session, view: ProvidersView) -> None:
                     rest.model or "all",
                     rest.profile or "",
                     f"{rest.state}: {_REASONS[rest.reason]}",
-                    stamp(rest.since),
-                    stamp(rest.until),
+                    rest.since,
+                    rest.until,
                     ", ".join(rest.conversations),
                     short(rest.error or "", _ERROR_CHARS),
                 )
@@ -115,8 +114,8 @@ def _show_providers(session: Session, view: ProvidersView) -> None:
 
 
 def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:
-    given = {"scope": scope or ("agent" if agent else "tenant"), "agent_id": agent, "reason": reason}
-    return build(FleetPause, {name: value for name, value in given.items() if value is not None})
+    chosen = scope or ("agent" if agent else "tenant")
+    return build(FleetPause, given(scope=chosen, agent_id=agent, reason=reason))
 
 
 def _pauses(view: FleetView, which: FleetPause) -> int:
@@ -133,15 +132,13 @@ def _show(session: Session, view: FleetView) -> None:
     if out.json:
         out.document(view)
         return
-    out.facts(
-        (f"{name} in the last hour" if name in ENDED_RUNS else name, str(count)) for name, count in view.runs.items()
-    )
+    out.facts((f"{name} in the last hour" if name in ENDED_RUNS else name, count) for name, count in view.runs.items())
     if view.queues:
         deepest = max(queue.queued for queue in view.queues)
         out.table(
             ("queue", ("", "spare"), "queued", "oldest"),
             [
-                (queue.queue, bar(queue.queued, deepest), str(queue.queued), age(queue.oldest_queued_age_s))
+                (queue.queue, bar(queue.queued, deepest), queue.queued, age(queue.oldest_queued_age_s))
                 for queue in view.queues
             ],
         )
@@ -156,7 +153,7 @@ def _show(session: Session, view: FleetView) -> None:
                     + (f" + {worker.suspects} alone" if worker.suspects else "")
                     + (" draining" if worker.draining else ""),
                     ", ".join(worker.queues),
-                    stamp(worker.seen_at),
+                    worker.seen_at,
                 )
                 for worker in view.workers
             ],

@@ -6,46 +6,65 @@ from typing import Annotated, get_args
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.http.keys import KeyCreate, KeyView, Scope
+from nova_workers.cli.resources import deletion, group, listing
+from nova_workers.cli.terminal.output import Facts, stamp
+from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.contracts.http.keys import KeyCreate, KeyIdentity, KeyView, Scope
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Make and revoke API keys.")
+app = group("Make and revoke API keys.")
 
 _DEFAULT_SCOPES = KeyCreate(name="any").scopes
 _SCOPES = f"{', '.join(get_args(Scope))}; may be repeated. Default: {', '.join(_DEFAULT_SCOPES)}."
 
 
-@remote(app, "list")
-async def list_keys(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List the tenant's keys, without their secrets."""
-    page = await session.client.keys.list(limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (
-        *("id", ("name", "text"), ("prefix", "spare"), ("scopes", "text")),
-        *(("created", "spare"), ("last used", "spare"), ("state", "text")),
+def _state(key: KeyView) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {stamp(key.revoked_at)}"
+    if key.expires_at is not None:
+        return f"{'expired' if key.expires_at <= datetime.now(UTC) else 'until'} {stamp(key.expires_at)}"
+    return "good"
+
+
+def _last_use(key: KeyView) -> str:
+    if key.last_used_at is None:
+        return "never"
+    return f"{stamp(key.last_used_at)} from {key.last_used_address or 'this machine'}"
+
+
+listing(
+    app,
+    "List the tenant's keys, without their secrets.",
+    lambda nova: nova.keys.list,
+    Rows[KeyView](
+        "No keys.",
+        Column("id", lambda key: key.id),
+        Column("name", lambda key: key.name, "text"),
+        Column("prefix", lambda key: key.prefix, "spare"),
+        Column("scopes", lambda key: ", ".join(key.scopes), "text"),
+        Column("created", lambda key: key.created_at, "spare"),
+        Column("last used", _last_use, "spare"),
+        Column("state", _state, "text"),
+    ),
+)
+
+
+def _identity(key: KeyIdentity) -> Facts:
+    return (
+        ("key", f"{key.key_id} ({key.key_name})"),
+        ("begins with", key.prefix),
+        ("scopes", ", ".join(key.scopes)),
+        ("expires", key.expires_at or "never"),
+        ("tenant", f"{key.tenant_id} ({key.tenant_name})"),
+        ("time zone", key.timezone),
     )
-    show_page(session.out, page, columns, _row, nothing="No keys.")
 
 
 @remote(app, "current")
 async def current(session: Session) -> None:
     """Show the key in use, its tenant and its scopes."""
-    key = await session.client.whoami()
-    if session.out.json:
-        session.out.document(key)
-        return
-    session.out.facts(
-        [
-            ("key", f"{key.key_id} ({key.key_name})"),
-            ("begins with", key.prefix),
-            ("scopes", ", ".join(key.scopes)),
-            ("expires", stamp(key.expires_at) if key.expires_at else "never"),
-            ("tenant", f"{key.tenant_id} ({key.tenant_name})"),
-            ("time zone", key.timezone),
-        ]
-    )
+    session.out.record(await session.client.whoami(), _identity)
 
 
 @remote(app, "create")
@@ -62,35 +81,16 @@ async def create(
     if days is not None:
         given["expires_at"] = datetime.now(UTC) + timedelta(days=days)
     made = await session.client.keys.create(build(KeyCreate, given))
-    if session.out.json:
-        session.out.document(made)
-        return
-    session.out.text(made.key)
-    session.out.note(f"{made.id} with {', '.join(made.scopes)}. Keep it now: it is not shown again.", "yellow")
+    session.out.done(made, made.key)
+    if not session.out.json:
+        session.out.note(f"{made.id} with {', '.join(made.scopes)}. Keep it now: it is not shown again.", "yellow")
 
 
-@remote(app, "revoke")
-async def revoke(session: Session, keys: Annotated[list[str], typer.Argument(help="Ids of keys.")]) -> None:
-    """Revoke keys. They stop working within seconds."""
-    for key in keys:
-        await session.client.keys.revoke(key)
-        if not session.out.json:
-            session.out.text(f"revoked {key}")
-    if session.out.json:
-        session.out.document({"revoked": keys})
-
-
-def _row(key: KeyView) -> tuple[str, ...]:
-    if key.revoked_at is not None:
-        state = f"revoked {stamp(key.revoked_at)}"
-    elif key.expires_at is not None:
-        state = f"{'expired' if key.expires_at <= datetime.now(UTC) else 'until'} {stamp(key.expires_at)}"
-    else:
-        state = "good"
-    return (key.id, key.name, key.prefix, ", ".join(key.scopes), stamp(key.created_at), _last_use(key), state)
-
-
-def _last_use(key: KeyView) -> str:
-    if key.last_used_at is None:
-        return "never"
-    return f"{stamp(key.last_used_at)} from {key.last_used_address or 'this machine'}"
+deletion(
+    app,
+    "Revoke keys. They stop working within seconds.",
+    "keys: Ids of keys.",
+    lambda nova: nova.keys.revoke,
+    name="revoke",
+    done="revoked",
+)

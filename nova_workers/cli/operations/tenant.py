@@ -1,29 +1,29 @@
 """`nova tenant`: a tenant's days, hours, share of the fleet and bounds; `nova budgets`: the rest of the day's."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
-from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import money, stamp
+from nova_workers.cli.command import Session, build, given, remote
+from nova_workers.cli.resources import group
+from nova_workers.cli.terminal.output import Facts, money, stamp
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.overview.budgets import BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
-__all__ = ["NO_BOUND", "app", "show_tenant"]
+__all__ = ["app", "bounds", "tenant_facts"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See and change a tenant's settings."
-)
+app = group("See and change a tenant's settings.")
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's id; needs the operator scope.")]
-NO_BOUND = "none"
+_NO_BOUND = "none"
 
 
 @remote(app, "show")
 async def show(session: Session, tenant: TenantOption = None) -> None:
     """Show time zone, hours, share of the fleet and bounds."""
-    show_tenant(session, await session.client.tenants.get(tenant_id=tenant))
+    session.out.record(await session.client.tenants.get(tenant_id=tenant), tenant_facts)
 
 
 @remote(app, "set")
@@ -41,17 +41,17 @@ async def change(
     tenant: TenantOption = None,
 ) -> None:
     """Change the given settings."""
-    given = {
-        "timezone": timezone,
-        "work_from": work_from,
-        "work_until": work_until,
-        "work_every_s": work_every_s,
-        "weight": weight,
-        "max_running": max_running,
-        "max_cost_usd_per_day": max_cost_usd_per_day,
-    }
-    changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value is not None}
-    show_tenant(session, await session.client.tenants.patch(build(TenantPatch, changes), tenant_id=tenant))
+    changed = given(
+        timezone=timezone,
+        work_from=work_from,
+        work_until=work_until,
+        work_every_s=work_every_s,
+        weight=weight,
+        max_running=max_running,
+        max_cost_usd_per_day=max_cost_usd_per_day,
+    )
+    change = build(TenantPatch, bounds(changed))
+    session.out.record(await session.client.tenants.patch(change, tenant_id=tenant), tenant_facts)
 
 
 @remote(app, "budgets")
@@ -70,23 +70,23 @@ def _row(budget: BudgetView) -> tuple[str, ...]:
     return budget.kind, budget.id, bounds[0], money(budget.spent_usd), bounds[1]
 
 
-def show_tenant(session: Session, tenant: TenantView) -> None:
-    """Print a tenant's state and settings."""
-    if session.out.json:
-        session.out.document(tenant)
-        return
+def bounds(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return changed fields as the API takes them: `none` is None, which removes a bound."""
+    return {name: None if value == _NO_BOUND else value for name, value in changed.items()}
+
+
+def tenant_facts(tenant: TenantView) -> Facts:
+    """Return a tenant's state and settings."""
     bound, cost = tenant.max_running, tenant.max_cost_usd_per_day
-    session.out.facts(
-        [
-            ("tenant", f"{tenant.id} ({tenant.name})"),
-            ("state", tenant.state),
-            ("time zone", tenant.timezone),
-            ("tasks", f"{tenant.work_from}:00 to {tenant.work_until}:00, every {tenant.work_every_s} s"),
-            ("weight", str(tenant.weight)),
-            ("most runs at once", "no bound" if bound is None else str(bound)),
-            ("most cost a day", "no bound" if cost is None else money(cost)),
-            *_ceiling_facts(tenant.ceilings),
-        ]
+    return (
+        ("tenant", f"{tenant.id} ({tenant.name})"),
+        ("state", tenant.state),
+        ("time zone", tenant.timezone),
+        ("tasks", f"{tenant.work_from}:00 to {tenant.work_until}:00, every {tenant.work_every_s} s"),
+        ("weight", tenant.weight),
+        ("most runs at once", "no bound" if bound is None else bound),
+        ("most cost a day", "no bound" if cost is None else money(cost)),
+        *_ceiling_facts(tenant.ceilings),
     )
 
 

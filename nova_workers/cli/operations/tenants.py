@@ -5,23 +5,16 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.operations.tenant import NO_BOUND, show_tenant
-from nova_workers.cli.terminal.output import Column, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.command import Session, build, changes, given, remote
+from nova_workers.cli.operations.tenant import bounds, tenant_facts
+from nova_workers.cli.resources import Argument, action, group, listing
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Make, see, change and end tenants; needs a key with the scope operator.",
-)
-
-_COLUMNS: tuple[Column, ...] = ("id", ("name", "text"), "state", ("time zone", "spare"), ("created", "spare"))
+app = group("Make, see, change and end tenants; needs a key with the scope operator.")
 
 _LISTS = ("directories", "engines", "mcp_commands")
 
@@ -38,27 +31,35 @@ async def create(
     """Create a tenant with the default agents, and print its first key, which is shown only once."""
     body = build(TenantCreate, {"name": name, "id": tenant_id, "timezone": timezone})
     made = await session.client.tenants.create(body)
-    if session.out.json:
-        session.out.document(made)
-        return
-    session.out.text(made.key.key)
-    session.out.note(
-        f"The first key of tenant {made.id}, with {', '.join(made.key.scopes)}. Keep it now: it is not shown again.",
-        "yellow",
-    )
+    session.out.done(made, made.key.key)
+    if not session.out.json:
+        scopes = ", ".join(made.key.scopes)
+        session.out.note(
+            f"The first key of tenant {made.id}, with {scopes}. Keep it now: it is not shown again.", "yellow"
+        )
 
 
-@remote(app, "list")
-async def list_tenants(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List all tenants."""
-    page = await session.client.tenants.list(limit=limit, cursor=cursor)
-    show_page(session.out, page, _COLUMNS, _row, nothing="No tenants.")
-
-
-@remote(app, "show")
-async def show(session: Session, tenant: TenantArgument) -> None:
-    """Show a tenant's state and settings."""
-    show_tenant(session, await session.client.tenants.find(tenant))
+listing(
+    app,
+    "List all tenants.",
+    lambda nova: nova.tenants.list,
+    Rows[TenantView](
+        "No tenants.",
+        Column("id", lambda tenant: tenant.id),
+        Column("name", lambda tenant: tenant.name, "text"),
+        Column("state", lambda tenant: tenant.state),
+        Column("time zone", lambda tenant: tenant.timezone, "spare"),
+        Column("created", lambda tenant: tenant.created_at, "spare"),
+    ),
+)
+action(
+    app,
+    "show",
+    "Show a tenant's state and settings.",
+    Argument("tenant", TenantArgument),
+    lambda nova, tenant: nova.tenants.find(tenant),
+    tenant_facts,
+)
 
 
 @remote(app, "edit")
@@ -75,18 +76,17 @@ async def edit(
     max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
 ) -> None:
     """Change the given fields. `nova tenant set --tenant` also changes working hours."""
-    given = {
-        "name": name,
-        "paused": paused,
-        "timezone": timezone,
-        "weight": weight,
-        "max_running": max_running,
-        "max_cost_usd_per_day": max_cost_usd_per_day,
-    }
-    changes = {field: None if value == NO_BOUND else value for field, value in given.items() if value is not None}
-    if not changes:
-        raise InvalidInput("Nothing to change: give an option such as --name.")
-    show_tenant(session, await session.client.tenants.change(tenant, build(TenantChange, changes)))
+    changed = changes(
+        "an option such as --name",
+        name=name,
+        paused=paused,
+        timezone=timezone,
+        weight=weight,
+        max_running=max_running,
+        max_cost_usd_per_day=max_cost_usd_per_day,
+    )
+    change = build(TenantChange, bounds(changed))
+    session.out.record(await session.client.tenants.change(tenant, change), tenant_facts)
 
 
 @remote(app, "ceilings")
@@ -116,29 +116,29 @@ async def ceilings(
     remove: Annotated[bool, typer.Option("--remove", help="Remove all ceilings.")] = False,
 ) -> None:
     """Show what a tenant's agents may be given at most, or change it. A list is replaced as a whole."""
-    given: dict[str, object] = {
-        "trust": trust,
-        "directories": directory,
-        "engines": engine,
-        "mcp_commands": mcp_command,
-        "max_cost_usd_per_day": max_cost_usd_per_day,
-        "pool": pool,
-        "sandbox": sandbox,
-        "egress": egress,
-    }
-    changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value not in (None, [])}
+    options = given(
+        trust=trust,
+        directories=directory or None,
+        engines=engine or None,
+        mcp_commands=mcp_command or None,
+        max_cost_usd_per_day=max_cost_usd_per_day,
+        pool=pool,
+        sandbox=sandbox,
+        egress=egress,
+    )
+    changed = bounds(options)
     if unknown := sorted(set(reset or ()) - set(_LISTS)):
         raise InvalidInput(f"--reset {unknown[0]}: there is no such list; there are {', '.join(_LISTS)}.")
-    if remove and (changes or reset):
+    if remove and (changed or reset):
         raise InvalidInput("--remove leaves no ceiling to change: give it alone.")
     found = await session.client.tenants.find(tenant)
     if remove:
         found = await session.client.tenants.change(tenant, TenantChange(ceilings=None))
-    elif changes or reset:
+    elif changed or reset:
         before = {} if found.ceilings is None else found.ceilings.model_dump(mode="json")
         kept = {name: value for name, value in before.items() if name not in (reset or ())}
-        found = await session.client.tenants.change(tenant, TenantChange(ceilings=build(Ceilings, {**kept, **changes})))
-    show_tenant(session, found)
+        found = await session.client.tenants.change(tenant, TenantChange(ceilings=build(Ceilings, {**kept, **changed})))
+    session.out.record(found, tenant_facts)
 
 
 @remote(app, "delete")
@@ -149,11 +149,4 @@ async def delete(
 ) -> None:
     """End a tenant, and delete all that it has: agents, conversations, files, keys."""
     ended = await session.client.tenants.end(tenant, confirm=confirm)
-    if session.out.json:
-        session.out.document(ended)
-    else:
-        session.out.text(f"ended {ended.id}; what it has is deleted within minutes")
-
-
-def _row(tenant: TenantView) -> tuple[str, ...]:
-    return tenant.id, tenant.name, tenant.state, tenant.timezone, stamp(tenant.created_at)
+    session.out.done(ended, f"ended {ended.id}; what it has is deleted within minutes")

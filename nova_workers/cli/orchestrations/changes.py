@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, printable, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.output import printable, short
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.http.orchestrations import FileChange
 
 __all__ = ["app", "note_changes"]
@@ -29,14 +29,17 @@ async def changes(
 ) -> None:
     """List the files that agents changed with Write and Edit, and why: what they wrote or thought before."""
     page = await session.client.orchestrations.changes(orchestration, agent=agent, limit=limit, cursor=cursor)
-    names = {} if session.out.json else await _names(session, orchestration)
+    names: Mapping[str, str] = {} if session.out.json else await _names(session, orchestration)
 
-    def row(change: FileChange) -> tuple[str, ...]:
-        who, why = names.get(change.agent_id, change.agent_id), short(change.rationale or "", _WHY_CHARS)
-        return printable(change.path), who, why, change.tool_name, stamp(change.at)
-
-    columns: tuple[Column, ...] = (("file", "fold"), "agent", ("why", "fold"), ("tool", "spare"), ("at", "spare"))
-    show_page(session.out, page, columns, row, nothing="No file was changed with Write or Edit.")
+    rows = Rows[FileChange](
+        "No file was changed with Write or Edit.",
+        Column("file", lambda change: change.path, "fold"),
+        Column("agent", lambda change: names.get(change.agent_id, change.agent_id)),
+        Column("why", lambda change: short(change.rationale or "", _WHY_CHARS), "fold"),
+        Column("tool", lambda change: change.tool_name, "spare"),
+        Column("at", lambda change: change.at, "spare"),
+    )
+    show_page(session.out, page, rows)
 
 
 async def note_changes(session: Session, orchestration_id: str) -> None:

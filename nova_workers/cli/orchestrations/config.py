@@ -1,6 +1,5 @@
 """`nova orchestrations config`: check, show and replace the configuration of orchestrations."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +7,9 @@ import typer
 
 from nova_workers.base.config import load_settings
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import JsonOption, Output, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import group, listing
+from nova_workers.cli.terminal.output import Facts, JsonOption, Output, stamp
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigPut
 from nova_workers.domain.orchestrations.rules.config.parsing import MODELS_FILE, parse_config
@@ -18,12 +18,7 @@ from nova_workers.domain.orchestrations.rules.models.registry import known_model
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Check, show and replace the configuration of orchestrations.",
-)
+app = group("Check, show and replace the configuration of orchestrations.")
 
 _STDIN = "-"
 
@@ -41,12 +36,7 @@ IfVersionOption = Annotated[
 def check(file: FileArgument, json_mode: JsonOption = False) -> None:
     """Check a file without any server: every error with its line and column."""
     text, models_text = _read(file)
-    config = _parse(file, text, models_text or "")
-    out = Output(json_mode=json_mode)
-    if json_mode:
-        out.document(config)
-    else:
-        out.facts(_facts(config))
+    Output(json_mode=json_mode).record(_parse(file, text, models_text or ""), _facts)
 
 
 @remote(app, "show")
@@ -78,21 +68,22 @@ async def set_config(session: Session, file: FileArgument, if_version: IfVersion
     # The server checks it again; here errors name the files.
     _parse(file, text, models_text)
     view = await configs.put(OrchestrationConfigPut(text=text, models_text=models_text), if_version=if_version)
-    if session.out.json:
-        session.out.document(view)
-    else:
-        session.out.text(f"version {view.version}")
+    session.out.done(view, f"version {view.version}")
 
 
-@remote(app, "versions")
-async def versions(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List the versions of the configuration, newest first."""
-    page = await session.client.orchestration_config.versions(limit=limit, cursor=cursor)
-    show_page(session.out, page, ("version", "made", "by", "bytes"), _row, nothing="None was ever stored.")
-
-
-def _row(info: OrchestrationConfigInfo) -> tuple[str, ...]:
-    return str(info.version), stamp(info.created_at), info.created_by, str(info.size_bytes)
+listing(
+    app,
+    "List the versions of the configuration, newest first.",
+    lambda nova: nova.orchestration_config.versions,
+    Rows[OrchestrationConfigInfo](
+        "None was ever stored.",
+        Column("version", lambda info: info.version),
+        Column("made", lambda info: info.created_at),
+        Column("by", lambda info: info.created_by),
+        Column("bytes", lambda info: info.size_bytes),
+    ),
+    name="versions",
+)
 
 
 def _read(file: str) -> tuple[str, str | None]:
@@ -114,7 +105,7 @@ def _parse(file: str, text: str, models_text: str) -> OrchestrationConfig:
     )
 
 
-def _facts(config: OrchestrationConfig) -> Iterable[tuple[str, str]]:
+def _facts(config: OrchestrationConfig) -> Facts:
     engine, defaults = config.engine, config.defaults
     yield "agents", f"at most {engine.max_concurrent_agents} at once, {engine.max_agent_depth} levels below the master"
     yield "time", f"{engine.agent_timeout_seconds:g} s of reasoning, {engine.tool_call_timeout_seconds:g} s a tool call"

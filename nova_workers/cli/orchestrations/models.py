@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,8 +13,9 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.errors import NotFound
 from nova_workers.base.vocabulary import MODEL_TIERS, TaskCategory
 from nova_workers.cli.command import Session, remote
+from nova_workers.cli.resources import group
 from nova_workers.cli.terminal.chart import bar
-from nova_workers.cli.terminal.output import Column
+from nova_workers.cli.terminal.output import Heading
 from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigPut,
     OrchestrationModelView,
@@ -31,27 +32,14 @@ from nova_workers.domain.orchestrations.rules.models.registry import known_model
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Models that orchestrations choose from.",
-)
+app = group("Models that orchestrations choose from. Without a command: those that can be had.", lists=True)
 
-_COLUMNS: tuple[Column, ...] = (
+_COLUMNS: tuple[Heading, ...] = (
     *("model", "tier", ("", "spare"), "score", "from", "runs", "cost"),
     *(("speed", "spare"), ("window", "spare"), ("names", "text"), ("cannot be had", "text")),
 )
 _BAR_CELLS = 12
 _MINUTES_FROM_S = 180
-
-
-@app.callback(invoke_without_command=True)
-def models(context: typer.Context) -> None:
-    """Models that orchestrations choose from. Without a command: those that can be had."""
-    if context.invoked_subcommand is None:
-        group: Any = context.command
-        command = group.commands["list"]
-        command.invoke(command.make_context("list", [], parent=context))
 
 
 @remote(app, "list")

@@ -6,16 +6,12 @@ import orjson
 import typer
 
 from nova_workers.cli.orders import policies, secrets, work_orders
+from nova_workers.cli.resources import group
 from nova_workers.contracts.orders.definitions import json_schema, typescript
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Work orders, their policies and secrets.",
-)
+app = group("Work orders, their policies and secrets.")
 app.add_typer(work_orders.app)
 app.add_typer(policies.app, name="policies")
 app.add_typer(secrets.app, name="secrets")

@@ -1,4 +1,4 @@
-"""`nova orders policies`: list, show, check, store and remove what work orders are bound by."""
+"""`nova orders policies`: list, show, check, store and delete what work orders are bound by."""
 
 from typing import Annotated
 
@@ -7,29 +7,33 @@ import yaml
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.orders.documents import read_document
-from nova_workers.cli.terminal.output import JsonOption, Output, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import Argument, deletion, group, listing
+from nova_workers.cli.terminal.output import JsonOption, Output
+from nova_workers.cli.terminal.paging import Column, Rows, show_page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut
 from nova_workers.domain.orders.rules.policies.parsing import parse_policy
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="List, show, check, store and remove policies of work orders.",
-)
+app = group("List, show, check, store and delete policies of work orders.")
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="The policy's id.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON. - reads stdin.")]
 
 
+_ROWS = Rows[PolicyInfo](
+    "No policies.",
+    Column("policy", lambda info: info.id),
+    Column("version", lambda info: info.version),
+    Column("from", lambda info: "the fleet" if info.built_in else "the tenant"),
+    Column("description", lambda info: info.description, "fold"),
+)
+
+
 @remote(app, "list")
 async def list_policies(session: Session) -> None:
     """List the policies that apply: built-in ones and the tenant's own."""
-    page = await session.client.work_order_policies.list()
-    show_page(session.out, page, ("policy", "version", "from", ("description", "fold")), _row, nothing="No policies.")
+    show_page(session.out, await session.client.work_order_policies.list(), _ROWS)
 
 
 @remote(app, "show")
@@ -40,21 +44,16 @@ async def show(
 ) -> None:
     """Print a policy, as a file that `set` takes."""
     view = await session.client.work_order_policies.get(policy, version=version)
-    if session.out.json:
-        session.out.document(view)
-    else:
-        session.out.text(yaml.safe_dump(view.document, sort_keys=False, allow_unicode=True).rstrip("\n"))
+    text = yaml.safe_dump(view.document, sort_keys=False, allow_unicode=True)
+    session.out.done(view, text.rstrip("\n"))
 
 
 @app.command("check")
 def check(file: FileArgument, json_mode: JsonOption = False) -> None:
     """Check a file without any server: every error with its path."""
     policy = parse_policy(read_document(file))
-    out = Output(json_mode=json_mode)
-    if json_mode:
-        out.document(policy.to_wire())
-    else:
-        out.text(f"{policy.id} {policy.version}: {len(policy.roles)} roles, produces {policy.produces}")
+    sentence = f"{policy.id} {policy.version}: {len(policy.roles)} roles, produces {policy.produces}"
+    Output(json_mode=json_mode).done(policy.to_wire(), sentence)
 
 
 @remote(app, "set")
@@ -63,36 +62,26 @@ async def set_policy(session: Session, file: FileArgument) -> None:
     document = read_document(file)
     policy = parse_policy(document)
     view = await session.client.work_order_policies.put(policy.id, PolicyPut(document=document))
-    if session.out.json:
-        session.out.document(view)
-    else:
-        session.out.text(f"{view.id} {view.version}")
+    session.out.done(view, f"{view.id} {view.version}")
 
 
-@remote(app, "remove")
-async def remove(session: Session, policy: PolicyArgument) -> None:
-    """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
-    await session.client.work_order_policies.delete(policy)
-    if session.out.json:
-        session.out.document({"removed": policy})
-    else:
-        session.out.text(f"removed {policy}")
-
-
-@remote(app, "versions")
-async def versions(
-    session: Session, policy: PolicyArgument, limit: LimitOption = 50, cursor: CursorOption = None
-) -> None:
-    """List the tenant's versions of a policy, newest first."""
-    page = await session.client.work_order_policies.versions(policy, limit=limit, cursor=cursor)
-    show_page(
-        session.out,
-        page,
-        ("version", "made", ("description", "fold")),
-        lambda info: (info.version, stamp(info.created_at), info.description),
-        nothing="The tenant has no versions of it.",
-    )
-
-
-def _row(info: PolicyInfo) -> tuple[str, ...]:
-    return info.id, info.version, "the fleet" if info.built_in else "the tenant", info.description
+deletion(
+    app,
+    "Delete policies of the tenant with their versions. A built-in one with the id applies again.",
+    "policies: Ids of policies.",
+    lambda nova: nova.work_order_policies.delete,
+    once="remove",
+)
+listing(
+    app,
+    "List the tenant's versions of a policy, newest first.",
+    lambda nova: nova.work_order_policies.versions,
+    Rows[PolicyInfo](
+        "The tenant has no versions of it.",
+        Column("version", lambda info: info.version),
+        Column("made", lambda info: info.created_at),
+        Column("description", lambda info: info.description, "fold"),
+    ),
+    name="versions",
+    of=Argument("policy", PolicyArgument),
+)

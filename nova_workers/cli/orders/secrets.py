@@ -1,25 +1,17 @@
-"""`nova orders secrets`: make, list and remove the secrets of the keys of work orders."""
+"""`nova orders secrets`: make, list and delete the secrets of the keys of work orders."""
 
 from typing import Annotated
 
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import stamp
-from nova_workers.cli.terminal.paging import show_page
-from nova_workers.contracts.http.order_policies import (
-    MAX_PREVIOUS_VALID_HOURS,
-    OrderSecretCreate,
-)
+from nova_workers.cli.resources import deletion, group
+from nova_workers.cli.terminal.paging import Column, Rows, show_page
+from nova_workers.contracts.http.order_policies import MAX_PREVIOUS_VALID_HOURS, OrderSecretCreate, OrderSecretView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Make, list and remove the secrets of the keys of work orders.",
-)
+app = group("Make, list and delete the secrets of the keys of work orders.")
 
 
 @remote(app, "create")
@@ -32,31 +24,31 @@ async def create(
 ) -> None:
     """Make the tenant's newest secret. It is shown once; callers derive the keys of their orders with it."""
     made = await session.client.work_order_secrets.create(OrderSecretCreate(previous_valid_hours=previous_valid_hours))
-    if session.out.json:
-        session.out.document(made)
-        return
-    session.out.text(made.secret)
-    session.out.note(f"{made.id}: not shown again. Callers, and `nova orders submit`, get it as IDEMPOTENCY_SECRET.")
+    session.out.done(made, made.secret)
+    if not session.out.json:
+        session.out.note(
+            f"{made.id}: not shown again. Callers, and `nova orders submit`, get it as IDEMPOTENCY_SECRET."
+        )
+
+
+_ROWS = Rows[OrderSecretView](
+    "No secrets: orders are refused. `nova orders secrets create` makes one.",
+    Column("secret", lambda secret: secret.id),
+    Column("made", lambda secret: secret.created_at),
+    Column("until", lambda secret: secret.expires_at),
+)
 
 
 @remote(app, "list")
 async def list_secrets(session: Session) -> None:
     """List the usable secrets, newest first, without their values."""
-    page = await session.client.work_order_secrets.list()
-    show_page(
-        session.out,
-        page,
-        ("secret", "made", "until"),
-        lambda secret: (secret.id, stamp(secret.created_at), stamp(secret.expires_at) if secret.expires_at else ""),
-        nothing="No secrets: orders are refused. `nova orders secrets create` makes one.",
-    )
+    show_page(session.out, await session.client.work_order_secrets.list(), _ROWS)
 
 
-@remote(app, "remove")
-async def remove(session: Session, secret: Annotated[str, typer.Argument(help="The secret's id.")]) -> None:
-    """Delete a secret: orders with its keys are refused at once."""
-    await session.client.work_order_secrets.delete(secret)
-    if session.out.json:
-        session.out.document({"removed": secret})
-    else:
-        session.out.text(f"removed {secret}")
+deletion(
+    app,
+    "Delete secrets: orders with their keys are refused at once.",
+    "secrets: Ids of secrets.",
+    lambda nova: nova.work_order_secrets.delete,
+    once="remove",
+)

@@ -11,9 +11,9 @@ from nova_workers.base.validation import place_of, problem_of
 from nova_workers.base.vocabulary import OrderState, ReviewVerdict
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.orders.documents import read_document
-from nova_workers.cli.terminal.output import stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailEntry, WorkOrderView
+from nova_workers.cli.resources import Filter, listing
+from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
 
 __all__ = ["app"]
@@ -37,10 +37,8 @@ async def submit(
     respond_async: Annotated[bool, typer.Option("--async", help="Do not wait for the end.")] = False,
 ) -> None:
     """Submit an order and print its result. Exit code 1 if it failed."""
-    result = await session.client.work_orders.submit(_order(read_document(file), secret), respond_async=respond_async)
-    _print(session, result)
-    if result.status == "failed":
-        raise typer.Exit(1)
+    order = _order(read_document(file), secret)
+    _end(session, await session.client.work_orders.submit(order, respond_async=respond_async))
 
 
 @remote(app, "show")
@@ -51,8 +49,8 @@ async def show(session: Session, trace: TraceArgument, internal: InternalOption 
 
 @remote(app, "wait")
 async def wait(session: Session, trace: TraceArgument) -> None:
-    """Wait until an order has ended or needs a person, and print its result."""
-    _print(session, await session.client.work_orders.wait(trace))
+    """Wait until an order has ended or needs a person, and print its result. Exit code 1 if it failed."""
+    _end(session, await session.client.work_orders.wait(trace))
 
 
 @remote(app, "cancel")
@@ -61,18 +59,22 @@ async def cancel(session: Session, trace: TraceArgument) -> None:
     _print(session, await session.client.work_orders.cancel(trace))
 
 
-@remote(app, "list")
-async def list_orders(
-    session: Session,
-    state: Annotated[OrderState | None, typer.Option(help=f"One of {', '.join(get_args(OrderState))}.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Only under this policy.")] = None,
-    limit: LimitOption = 50,
-    cursor: CursorOption = None,
-) -> None:
-    """List orders without their content, newest first."""
-    page = await session.client.work_orders.list(state=state, policy_id=policy, limit=limit, cursor=cursor)
-    columns = ("order", "state", "stopped", "policy", "scope", "made")
-    show_page(session.out, page, columns, _row, nothing="No orders.")
+listing(
+    app,
+    "List orders without their content, newest first.",
+    lambda nova: nova.work_orders.list,
+    Rows[WorkOrderView](
+        "No orders.",
+        Column("order", lambda order: order.trace_id),
+        Column("state", lambda order: order.state),
+        Column("stopped", lambda order: order.stop_reason),
+        Column("policy", lambda order: order.policy_id),
+        Column("scope", lambda order: order.scope),
+        Column("made", lambda order: order.created_at),
+    ),
+    state=Filter(f"One of {', '.join(get_args(OrderState))}.", OrderState),
+    policy=Filter("Only under this policy.", sent_as="policy_id"),
+)
 
 
 @remote(app, "trail")
@@ -84,7 +86,8 @@ async def trail(session: Session, trace: TraceArgument, internal: InternalOption
     elif not view.items:
         session.out.note("No trail.")
     else:
-        session.out.table(("at", "event", ("data", "fold")), [_entry(entry) for entry in view.items])
+        rows = [(entry.created_at, entry.event, orjson.dumps(entry.data).decode()) for entry in view.items]
+        session.out.table(("at", "event", ("data", "fold")), rows)
 
 
 @remote(app, "review")
@@ -97,6 +100,12 @@ async def review(
     """Decide on an order in review, and print its result."""
     document = None if payload is None else read_document(payload)
     _print(session, await session.client.work_orders.review(trace, OrderReview(verdict=verdict, payload=document)))
+
+
+def _end(session: Session, result: AiWorkResultV1) -> None:
+    _print(session, result)
+    if result.status == "failed":
+        raise typer.Exit(1)
 
 
 def _order(document: dict[str, Any], secret: str | None) -> AiWorkOrderV1:
@@ -134,11 +143,3 @@ def _print(session: Session, result: AiWorkResultV1) -> None:
         session.out.note(extensions.message)
     if extensions.waiting is not None:
         session.out.note(extensions.waiting.line, "yellow")
-
-
-def _row(view: WorkOrderView) -> tuple[str, ...]:
-    return view.trace_id, view.state, view.stop_reason, view.policy_id, view.scope, stamp(view.created_at)
-
-
-def _entry(entry: WorkOrderTrailEntry) -> tuple[str, ...]:
-    return stamp(entry.created_at), entry.event, orjson.dumps(entry.data).decode()

@@ -9,21 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.command import Session, build, changes, given, remote
+from nova_workers.cli.resources import Filter, deletion, group, listing
+from nova_workers.cli.terminal.output import Facts, short, stamp
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.client import iterate
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFork, ThreadPatch, ThreadView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="List, read, import, fork and delete conversations.",
-)
+app = group("List, read, import, fork and delete conversations.")
 
 ThreadArgument = Annotated[str, typer.Argument(help="The thread's id.")]
 TitleOption = Annotated[str | None, typer.Option(help="A title for people.")]
@@ -33,21 +29,41 @@ _PAGE = 100
 _BLOCK_CHARS = 400
 
 
-@remote(app, "list")
-async def list_threads(
-    session: Session,
-    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
-    label: Annotated[str | None, typer.Option(help="Only the one with this label.")] = None,
-    limit: LimitOption = 20,
-    cursor: CursorOption = None,
-) -> None:
-    """List threads, newest first."""
-    page = await session.client.threads.list(agent_id=agent, label=label, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (
-        *("id", "agent", ("title", "text"), "turns"),
-        *(("active run", "spare"), ("updated", "spare")),
+def _facts(thread: ThreadView) -> Facts:
+    origin = f"{thread.forked_from_thread_id} at {thread.forked_from_turn_id}" if thread.forked_from_thread_id else None
+    return (
+        ("id", thread.id),
+        ("title", thread.title),
+        ("label", thread.label),
+        ("agent", thread.agent_id),
+        ("turns", thread.turn_count),
+        ("active run", thread.active_run_id),
+        ("waiting for", thread.waiting_for),
+        ("forked from", origin),
+        ("orchestration", thread.orchestration_id),
+        ("ephemeral", "yes" if thread.ephemeral else None),
+        ("imported", thread.imported_at),
+        ("metadata", json.dumps(thread.metadata) if thread.metadata else None),
+        ("created", thread.created_at),
     )
-    show_page(session.out, page, columns, _row, nothing="No threads. Begin one with `nova send` or `nova chat`.")
+
+
+listing(
+    app,
+    "List threads, newest first.",
+    lambda nova: nova.threads.list,
+    Rows[ThreadView](
+        "No threads. Begin one with `nova send` or `nova chat`.",
+        Column("id", lambda thread: thread.id),
+        Column("agent", lambda thread: thread.agent_id),
+        Column("title", lambda thread: short(thread.title or thread.label or ""), "text"),
+        Column("turns", lambda thread: thread.turn_count),
+        Column("active run", lambda thread: thread.active_run_id, "spare"),
+        Column("updated", lambda thread: thread.updated_at, "spare"),
+    ),
+    agent=Filter("Only those of this agent.", sent_as="agent_id"),
+    label=Filter("Only the one with this label."),
+)
 
 
 @remote(app, "show")
@@ -64,7 +80,7 @@ async def show(
     if session.out.json:
         session.out.document({"thread": found, "messages": messages, "content_left_out": left_out})
         return
-    _show_facts(session, found)
+    session.out.facts(_facts(found))
     for message in messages:
         _show_message(session, message)
     for turn_id, notes in left_out.items():
@@ -83,14 +99,8 @@ async def restore(
     """Give the model again what was left out of a conversation because a provider refused it."""
     turns = list(await _left_out(session, thread)) if turn is None else [turn]
     restored = {each: (await session.client.threads.restore_content(thread, each)).restored for each in turns}
-    if session.out.json:
-        session.out.document({"restored": restored})
-        return
-    notes = [note for each in restored.values() for note in each]
-    for note in notes:
-        session.out.text(f"restored: {short(note.strip('[]'), _BLOCK_CHARS)}")
-    if not notes:
-        session.out.text("Nothing was left out.")
+    lines = [f"restored: {short(note.strip('[]'), _BLOCK_CHARS)}" for each in restored.values() for note in each]
+    session.out.done({"restored": restored}, "\n".join(lines) or "Nothing was left out.")
 
 
 @remote(app, "rename")
@@ -101,10 +111,8 @@ async def rename(
     label: LabelOption = None,
 ) -> None:
     """Change a thread's title or label."""
-    given = {name: value for name, value in (("title", title), ("label", label)) if value is not None}
-    if not given:
-        raise InvalidInput("Nothing to change: give a title, or --label.")
-    _show(session, await session.client.threads.patch(thread, build(ThreadPatch, given)))
+    change = build(ThreadPatch, changes("a title, or --label", title=title, label=label))
+    session.out.record(await session.client.threads.patch(thread, change), _facts)
 
 
 @remote(app, "import")
@@ -124,12 +132,11 @@ async def import_thread(
     The file has one message a line, a list of messages, or the body of `POST /v1/threads`. A message is an object with
     `role`, `content` and perhaps `created_at`.
     """
-    given = _read_conversation(file)
-    options = {"agent_id": agent, "title": title, "label": label, "effects": ["embeddings"] if embeddings else None}
-    body = build(ThreadCreate, given | {name: value for name, value in options.items() if value is not None})
+    options = given(agent_id=agent, title=title, label=label, effects=["embeddings"] if embeddings else None)
+    body = build(ThreadCreate, _read_conversation(file) | options)
     if not body.messages:
         raise InvalidInput(f"{str(file)!r} has no messages.", field="file")
-    _show(session, await session.client.threads.create(body, idempotency_key=idempotency_key))
+    session.out.record(await session.client.threads.create(body, idempotency_key=idempotency_key), _facts)
 
 
 def _read_conversation(file: Path) -> dict[str, Any]:
@@ -174,65 +181,17 @@ async def fork(
     label: LabelOption = None,
 ) -> None:
     """Create a thread that continues from a turn of this one."""
-    given = {"turn_id": turn, "title": title, "label": label}
-    body = build(ThreadFork, {name: value for name, value in given.items() if value is not None})
-    _show(session, await session.client.threads.fork(thread, body))
+    body = build(ThreadFork, given(turn_id=turn, title=title, label=label))
+    session.out.record(await session.client.threads.fork(thread, body), _facts)
 
 
-@remote(app, "delete")
-async def delete(session: Session, threads: Annotated[list[str], typer.Argument(help="Ids of threads.")]) -> None:
-    """Delete threads."""
-    for thread in threads:
-        await session.client.threads.delete(thread)
-        if not session.out.json:
-            session.out.text(f"deleted {thread}")
-    if session.out.json:
-        session.out.document({"deleted": threads})
+deletion(app, "Delete threads.", "threads: Ids of threads.", lambda nova: nova.threads.delete)
 
 
 async def _left_out(session: Session, thread: str) -> dict[str, list[str]]:
     """Return the notes in place of content, by turn, oldest first."""
     turns = [turn async for turn in iterate(session.client.threads.turns, thread, limit=_PAGE)]
     return {turn.id: turn.content_left_out for turn in reversed(turns) if turn.content_left_out}
-
-
-def _row(thread: ThreadView) -> tuple[str, ...]:
-    return (
-        thread.id,
-        thread.agent_id,
-        short(thread.title or thread.label or ""),
-        str(thread.turn_count),
-        thread.active_run_id or "",
-        stamp(thread.updated_at),
-    )
-
-
-def _show(session: Session, thread: ThreadView) -> None:
-    if session.out.json:
-        session.out.document(thread)
-    else:
-        _show_facts(session, thread)
-
-
-def _show_facts(session: Session, thread: ThreadView) -> None:
-    origin = f"{thread.forked_from_thread_id} at {thread.forked_from_turn_id}" if thread.forked_from_thread_id else ""
-    session.out.facts(
-        (
-            ("id", thread.id),
-            ("title", thread.title or ""),
-            ("label", thread.label or ""),
-            ("agent", thread.agent_id),
-            ("turns", str(thread.turn_count)),
-            ("active run", thread.active_run_id or ""),
-            ("waiting for", thread.waiting_for or ""),
-            ("forked from", origin),
-            ("orchestration", thread.orchestration_id or ""),
-            ("ephemeral", "yes" if thread.ephemeral else ""),
-            ("imported", "" if thread.imported_at is None else stamp(thread.imported_at)),
-            ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
-            ("created", stamp(thread.created_at)),
-        )
-    )
 
 
 def _show_message(session: Session, message: MessageView) -> None:

@@ -1,47 +1,16 @@
 """`nova waits`: what runs wait for, and how to answer."""
 
-from typing import Annotated
-
 import typer
 
-from nova_workers.cli.command import Session, remote
+from nova_workers.cli.resources import Filter, listing
 from nova_workers.cli.talk.answers import choices
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.output import short
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, AwaitOrchestration, WaitKind, WaitView
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-
-
-@remote(app, "waits")
-async def waits(
-    session: Session,
-    kind: Annotated[WaitKind | None, typer.Option(help="Only these. Default: what a person answers.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Only runs of this agent.")] = None,
-    limit: LimitOption = 20,
-    cursor: CursorOption = None,
-) -> None:
-    """List what runs wait for, newest first. `nova runs answer` answers them."""
-    page = await session.client.runs.waits(kind=kind, agent_id=agent, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (
-        *("run", "kind", ("agent", "spare"), ("asks", "fold")),
-        *(("since", "spare"), ("until", "spare"), ("wait", "spare")),
-    )
-    show_page(session.out, page, columns, _row, nothing="No run waits for a person.")
-
-
-def _row(wait: WaitView) -> tuple[str, ...]:
-    return (
-        wait.run_id,
-        wait.request.kind,
-        wait.agent_id,
-        _asks(wait),
-        stamp(wait.created_at),
-        stamp(wait.due_at),
-        wait.id,
-    )
 
 
 def _asks(wait: WaitView) -> str:
@@ -56,3 +25,23 @@ def _asks(wait: WaitView) -> str:
     if isinstance(request, AwaitOrchestration):
         return request.orchestration_id
     return "its time"
+
+
+listing(
+    app,
+    "List what runs wait for, newest first. `nova runs answer` answers them.",
+    lambda nova: nova.runs.waits,
+    Rows[WaitView](
+        "No run waits for a person.",
+        Column("run", lambda wait: wait.run_id),
+        Column("kind", lambda wait: wait.request.kind),
+        Column("agent", lambda wait: wait.agent_id, "spare"),
+        Column("asks", _asks, "fold"),
+        Column("since", lambda wait: wait.created_at, "spare"),
+        Column("until", lambda wait: wait.due_at, "spare"),
+        Column("wait", lambda wait: wait.id, "spare"),
+    ),
+    name="waits",
+    kind=Filter("Only these. Default: what a person answers.", WaitKind),
+    agent=Filter("Only runs of this agent.", sent_as="agent_id"),
+)

@@ -6,9 +6,9 @@ stdout carries one JSON document, or one JSON object a line for a stream, and ne
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO, TypeVar
 from zoneinfo import ZoneInfo
 
 import typer
@@ -19,9 +19,16 @@ from rich.table import Table
 from rich.text import Text
 
 from nova_workers.base.clock import spell_duration
-from nova_workers.cli.terminal.table_layout import Column, lay_out
+from nova_workers.cli.terminal.table_layout import Heading, lay_out
 
-__all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
+__all__ = ["Facts", "Heading", "JsonOption", "Output", "Shown", "age", "money", "printable", "short", "stamp"]
+
+Shown = str | int | datetime | None
+"""A value that is shown: a time in the local zone, None as nothing."""
+Facts = Iterable[tuple[str, Shown]]
+"""Names and values of a thing; those without a value are left out."""
+
+M = TypeVar("M", bound=BaseModel | Mapping[str, Any])
 
 _DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Ends of lines, and marks that show the text after them in another order."""
@@ -115,10 +122,24 @@ class Output:
         """Write a line about the answer, to stderr."""
         self._notes.print(Text(printable(text), style=style))
 
-    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    def record(self, value: M, facts: Callable[[M], Facts]) -> None:
+        """Write a thing: its facts, or the whole as one JSON document."""
+        if self.json:
+            self.document(value)
+        else:
+            self.facts(facts(value))
+
+    def done(self, value: BaseModel | Mapping[str, Any], sentence: str, style: str = "") -> None:
+        """Write what a command did: a sentence, or the value as one JSON document."""
+        if self.json:
+            self.document(value)
+        else:
+            self.text(sentence, style)
+
+    def table(self, columns: Sequence[Heading], rows: Iterable[Sequence[Shown]]) -> None:
         """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what fits."""
         # A name of an old row may have more than one line, which would look like another row.
-        cells = [[printable(cell).translate(_LINE_ENDS) for cell in row] for row in rows]
+        cells = [[printable(_shown(cell)).translate(_LINE_ENDS) for cell in row] for row in rows]
         if not self.tty:
             table = Table(box=None, pad_edge=False, header_style="bold")
             for column in columns:
@@ -129,7 +150,7 @@ class Output:
             return
         self._fitted(columns, cells)
 
-    def _fitted(self, columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
+    def _fitted(self, columns: Sequence[Heading], cells: Sequence[Sequence[str]]) -> None:
         """Write a table for a terminal, and name the columns that did not fit."""
         layout = lay_out(columns, cells, width=self._console.width, gap=_GAP)
         # Rich adds one blank between columns.
@@ -151,14 +172,14 @@ class Output:
         if layout is not None and layout.left_out:
             self.note(f"no room for: {', '.join(layout.left_out)}; a wider terminal or --json shows them")
 
-    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+    def facts(self, pairs: Facts) -> None:
         """Write names and values, one pair a line; a pair without a value is left out."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column(style="dim", no_wrap=True)
         grid.add_column(overflow="fold")
         for name, value in pairs:
-            if value:
-                grid.add_row(Text(name), Text(printable(value)))
+            if text := _shown(value):
+                grid.add_row(Text(name), Text(printable(text)))
         self._print(grid)
 
     def _print(self, renderable: RenderableType) -> None:
@@ -169,6 +190,12 @@ class Output:
         with self._console.capture() as captured:
             self._console.print(renderable)
         self.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _shown(value: Shown) -> str:
+    if value is None:
+        return ""
+    return stamp(value) if isinstance(value, datetime) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-__all__ = ["Column", "Layout", "lay_out"]
+__all__ = ["Heading", "Layout", "lay_out"]
 
-Column = str | tuple[str, Literal["text", "fold", "spare"]]
+Heading = str | tuple[str, Literal["text", "fold", "spare"]]
 """A table's column: its heading, and what happens to it if space is short. ``text`` is cut with an ellipsis,
 ``fold`` continues in further lines, ``spare`` is left out; every other is shown whole."""
 
@@ -29,7 +29,7 @@ class Layout:
     left_out: tuple[str, ...]
 
 
-def lay_out(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int, gap: int) -> Layout | None:
+def lay_out(columns: Sequence[Heading], rows: Iterable[Sequence[str]], *, width: int, gap: int) -> Layout | None:
     """Fit a table into `width` cells with `gap` between columns; None if even the required columns do not fit.
 
     Texts become shorter first. Then spare columns are left out: empty ones before all others, else the last first.

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.terminal.output import age, stamp
+from nova_workers.cli.terminal.output import Facts, age, stamp
 from nova_workers.contracts.agents import AgentSpec, ApprovalRule, CapabilityGrant, SubagentSpec
 from nova_workers.contracts.http.wire import AgentView
 
@@ -86,7 +86,7 @@ def changed_fields(before: AgentView, after: AgentView) -> list[str]:
     return fields if after.renamed_from is None else [f"id (was {after.renamed_from})", *fields]
 
 
-def agent_facts(agent: AgentView) -> Iterable[tuple[str, str]]:
+def agent_facts(agent: AgentView) -> Facts:
     """Return names and values of an agent's configuration; empty values are to be left out."""
     spec = agent.spec
     yield "id", agent.id
@@ -109,7 +109,7 @@ def agent_facts(agent: AgentView) -> Iterable[tuple[str, str]]:
     yield "instructions", spec.instructions
     for duty in spec.responsibilities:
         yield f"duty: {duty.title}", duty.content or "(no text)"
-    yield "updated", stamp(agent.updated_at)
+    yield "updated", agent.updated_at
 
 
 def read_spec(file: str) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _grant(name: str, grant: CapabilityGrant) -> str:
     return f"{name}{tools}" + (f" {json.dumps(grant.config)}" if grant.config else "")
 
 
-def _permission_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:
+def _permission_facts(spec: AgentSpec) -> Facts:
     given = spec.permissions
     yield "approvals", "\n".join(_rule(rule) for rule in given.approvals)
     yield "allowed commands", "\n".join(given.allow_commands)
@@ -233,8 +233,8 @@ def _rule(rule: ApprovalRule) -> str:
     return f"{rule.decision}: {rule.tool}" + (f" where {' and '.join(wanted)}" if wanted else "")
 
 
-def _bound_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:
-    bounds: Mapping[str, object] = {
+def _bound_facts(spec: AgentSpec) -> Facts:
+    yield from {
         "most model calls": spec.max_turns,
         "most tokens a response": spec.max_tokens,
         "temperature": None if spec.temperature is None else f"{spec.temperature:g}",
@@ -244,9 +244,7 @@ def _bound_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:
         "most time a run": None if spec.timeout_s is None else age(spec.timeout_s),
         "most runs at once": spec.max_running,
         "most cost a day": None if spec.max_cost_usd_per_day is None else f"${spec.max_cost_usd_per_day:g}",
-    }
-    for name, value in bounds.items():
-        yield name, "" if value is None else str(value)
+    }.items()
     kept = spec.retention
     if kept is not None:
         rest = "all but their latest turn is" if kept.keep == "latest" else "they are"

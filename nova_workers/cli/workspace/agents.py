@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.command import Session, build, given, remote
+from nova_workers.cli.resources import deletion, group, listing
+from nova_workers.cli.terminal.output import short, stamp
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.cli.terminal.text_input import blame_file
 from nova_workers.cli.workspace.agent_text import (
     agent_facts,
@@ -24,16 +25,9 @@ from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentRepla
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, make and change agents."
-)
+app = group("List, make and change agents.")
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-
-_COLUMNS: tuple[Column, ...] = (
-    *("id", "version", ("name", "text"), ("model", "text")),
-    *(("trust", "spare"), ("updated", "spare"), ("engine", "spare")),
-)
 
 AgentArgument = Annotated[str, typer.Argument(help="The agent's id.")]
 FileOption = Annotated[
@@ -70,17 +64,21 @@ VersionArgument = Annotated[int, typer.Argument(min=1, help="A version's number.
 MaxTurnsOption = Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls a turn.")]
 
 
-@remote(app, "list")
-async def list_agents(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List agents."""
-    page = await session.client.agents.list(limit=limit, cursor=cursor)
-    show_page(
-        session.out,
-        page,
-        _COLUMNS,
-        _row,
-        nothing="No agents.",
-    )
+listing(
+    app,
+    "List agents.",
+    lambda nova: nova.agents.list,
+    Rows[AgentView](
+        "No agents.",
+        Column("id", lambda agent: agent.id),
+        Column("version", lambda agent: agent.version),
+        Column("name", lambda agent: short(agent.spec.name), "text"),
+        Column("model", lambda agent: agent.spec.model or "default", "text"),
+        Column("trust", lambda agent: agent.spec.trust, "spare"),
+        Column("updated", lambda agent: agent.updated_at, "spare"),
+        Column("engine", lambda agent: agent.spec.engine or "default", "spare"),
+    ),
+)
 
 
 @remote(app, "show")
@@ -153,13 +151,13 @@ async def edit(
     if_version: IfVersionOption = None,
 ) -> None:
     """Write a new version: the whole configuration from a file, or the present one with the options changed."""
-    given = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
+    changed = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
     regrants = bool(capability or skill or revoke)
-    if not file and not given and not regrants:
+    if not file and not changed and not regrants:
         raise InvalidInput("Nothing to change: give --file, or an option such as --model.")
     agents = session.client.agents
     if file:
-        spec = read_spec(file) | given
+        spec = read_spec(file) | changed
         if spec.pop("id", agent) != agent:
             raise InvalidInput(f"The file is about another agent than {agent!r}; `nova agents rename` changes an id.")
         spec |= regranted(spec, capability or (), skill or (), revoke or ())
@@ -169,20 +167,13 @@ async def edit(
         return
     if regrants:
         present = await agents.get(agent)
-        given |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
+        changed |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
         # A patch replaces a whole field, so a concurrent grant would be lost.
         if_version = if_version or present.version
-    _show(session, await agents.patch(agent, build(AgentPatch, given), if_version=if_version))
+    _show(session, await agents.patch(agent, build(AgentPatch, changed), if_version=if_version))
 
 
-@remote(app, "delete")
-async def delete(session: Session, agent: AgentArgument) -> None:
-    """Delete an agent."""
-    await session.client.agents.delete(agent)
-    if session.out.json:
-        session.out.document({"id": agent, "deleted": True})
-    else:
-        session.out.text(f"deleted {agent}")
+deletion(app, "Delete agents.", "agents: Ids of agents.", lambda nova: nova.agents.delete)
 
 
 @remote(app, "rename")
@@ -221,13 +212,14 @@ async def history(session: Session, agent: AgentArgument, limit: LimitOption = 5
         after.version: ", ".join(changed_fields(before, after))
         for after, before in zip(page.items, earlier, strict=False)
     }
-    show_page(
-        session.out,
-        page,
-        ("version", "made", "by", ("changed", "fold")),
-        lambda view: (str(view.version), stamp(view.updated_at), view.created_by, changes.get(view.version, "")),
-        nothing="No versions.",
+    rows = Rows[AgentView](
+        "No versions.",
+        Column("version", lambda view: view.version),
+        Column("made", lambda view: view.updated_at),
+        Column("by", lambda view: view.created_by),
+        Column("changed", lambda view: changes.get(view.version), "fold"),
     )
+    show_page(session.out, page, rows)
 
 
 @remote(app, "diff")
@@ -261,24 +253,8 @@ async def rollback(
     _show(session, await session.client.agents.rollback(agent, version))
 
 
-def _row(agent: AgentView) -> tuple[str, ...]:
-    spec = agent.spec
-    return (
-        agent.id,
-        str(agent.version),
-        short(spec.name),
-        spec.model or "default",
-        spec.trust,
-        stamp(agent.updated_at),
-        spec.engine or "default",
-    )
-
-
 def _show(session: Session, agent: AgentView) -> None:
-    if session.out.json:
-        session.out.document(agent)
-    else:
-        session.out.facts(agent_facts(agent))
+    session.out.record(agent, agent_facts)
 
 
 def _given(
@@ -293,15 +269,14 @@ def _given(
     max_turns: int | None,
 ) -> dict[str, Any]:
     config = text_or_file(engine_config)
-    values: dict[str, Any] = {
-        "name": name,
-        "description": description,
-        "identity": text_or_file(identity),
-        "instructions": text_or_file(instructions),
-        "model": model,
-        "engine": engine,
-        "engine_config": None if config is None else parse_object(config, "--engine-config"),
-        "trust": trust,
-        "max_turns": max_turns,
-    }
-    return {key: value for key, value in values.items() if value is not None}
+    return given(
+        name=name,
+        description=description,
+        identity=text_or_file(identity),
+        instructions=text_or_file(instructions),
+        model=model,
+        engine=engine,
+        engine_config=None if config is None else parse_object(config, "--engine-config"),
+        trust=trust,
+        max_turns=max_turns,
+    )

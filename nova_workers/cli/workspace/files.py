@@ -8,32 +8,32 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, printable, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import Filter, deletion, group, listing
+from nova_workers.cli.terminal.output import printable, short
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.deliveries import SentFileView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, fetch and delete files of agents."
+app = group("List, fetch and delete files of agents.")
+
+
+listing(
+    app,
+    "List the files that agents sent, newest first.",
+    lambda nova: nova.files.list,
+    Rows[SentFileView](
+        "No files. Give an agent the capability file-send.",
+        Column("id", lambda file: file.id),
+        Column("agent", lambda file: file.agent_id, "spare"),
+        Column("name", lambda file: short(file.name), "text"),
+        Column("bytes", lambda file: file.size_bytes),
+        Column("caption", lambda file: short(file.caption or ""), "text"),
+        Column("sent", lambda file: file.created_at, "spare"),
+    ),
+    agent=Filter("Only those of this agent.", sent_as="agent_id"),
+    thread=Filter("Only those of this thread.", sent_as="thread_id"),
 )
-
-
-@remote(app, "list")
-async def list_files(
-    session: Session,
-    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
-    thread: Annotated[str | None, typer.Option(help="Only those of this thread.")] = None,
-    limit: LimitOption = 50,
-    cursor: CursorOption = None,
-) -> None:
-    """List the files that agents sent, newest first."""
-    page = await session.client.files.list(agent_id=agent, thread_id=thread, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (
-        *("id", ("agent", "spare"), ("name", "text"), "bytes"),
-        *(("caption", "text"), ("sent", "spare")),
-    )
-    show_page(session.out, page, columns, _row, nothing="No files. Give an agent the capability file-send.")
 
 
 @remote(app, "get")
@@ -60,35 +60,13 @@ async def get(
         raise InvalidInput(f"{str(path)!r} is there already. Give --force, or another place with -o.") from error
     except OSError as error:
         raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}. Give a place with -o.") from error
-    if session.out.json:
-        session.out.document({"saved": str(path), "file": found})
-    else:
-        session.out.text(str(path))
+    session.out.done({"saved": str(path), "file": found}, str(path))
 
 
-@remote(app, "delete")
-async def delete(session: Session, files: Annotated[list[str], typer.Argument(help="Ids of files.")]) -> None:
-    """Delete files for good."""
-    for file in files:
-        await session.client.files.delete(file)
-        if not session.out.json:
-            session.out.text(f"deleted {file}")
-    if session.out.json:
-        session.out.document({"deleted": files})
+deletion(app, "Delete files for good.", "files: Ids of files.", lambda nova: nova.files.delete)
 
 
 def local_name(name: str) -> str:
     """Return a safe file name for the current directory: without a path, and not hidden."""
     last = printable(name).replace("\\", "/").rpartition("/")[2].strip().lstrip(".")
     return last or "file"
-
-
-def _row(file: SentFileView) -> tuple[str, ...]:
-    return (
-        file.id,
-        file.agent_id,
-        short(file.name),
-        str(file.size_bytes),
-        short(file.caption or ""),
-        stamp(file.created_at),
-    )

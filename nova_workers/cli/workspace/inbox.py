@@ -1,14 +1,14 @@
 """`nova inbox`: what agents send and ask outside their answers."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import end_each, group
+from nova_workers.cli.terminal.output import short
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.client import iterate
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView
 
@@ -22,30 +22,7 @@ _QUESTION_CHARS = 150
 _PARAMS_CHARS = 60
 
 
-class _ListByDefault(TyperGroup):
-    """`nova inbox --kind note` is `nova inbox list --kind note`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the group's arguments, with `list` before options of its own."""
-        return super().parse_args(ctx, _with_default(ctx, args))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name, or `list`."""
-        return super().resolve_command(ctx, _with_default(ctx, args))
-
-
-def _with_default(ctx: Any, args: list[str]) -> list[str]:
-    if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-        return ["list", *args]
-    return args
-
-
-app = typer.Typer(
-    cls=_ListByDefault,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="List and close what agents send and ask. Without a command: list.",
-)
+app = group("List and close what agents send and ask. Without a command: list.", lists=True)
 
 
 @remote(app, "list")
@@ -64,8 +41,7 @@ async def list_items(
         raise InvalidInput("Give one of --status, --all and --closed.")
     wanted: DeliveryStatus | None = None if every else "closed" if closed else status or "pending"
     page = await session.client.deliveries.list(kind=kind, status=wanted, agent_id=agent, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (("id", "spare"), "when", ("agent", "spare"), "kind", ("what", "fold"), "status")
-    show_page(session.out, page, columns, _row, nothing="Nothing here. --all shows closed items too.")
+    show_page(session.out, page, _ROWS)
 
 
 @remote(app, "close")
@@ -77,30 +53,13 @@ async def close(
     """Close items, so that they are listed with --all or --closed only. An answer closes a question."""
     if bool(items) == every:
         raise InvalidInput("Which items? Give ids, or --all.")
-    ids = items or await _closable(session)
-    for item in ids:
-        await session.client.deliveries.close(item)
-        if not session.out.json:
-            session.out.text(f"closed {item}")
-    if session.out.json:
-        session.out.document({"closed": ids})
+    await end_each(session, items or await _closable(session), session.client.deliveries.close, "closed")
 
 
 async def _closable(session: Session) -> list[str]:
     """Return the ids of all open items that need no answer."""
     listed = session.client.deliveries.list
     return [item.id for kind in _CLOSABLE async for item in iterate(listed, kind=kind, status="pending", limit=_PAGE)]
-
-
-def _row(delivery: DeliveryView) -> tuple[str, ...]:
-    return (
-        delivery.id,
-        stamp(delivery.created_at),
-        delivery.agent_id or "",
-        delivery.kind,
-        describe(delivery),
-        delivery.status,
-    )
 
 
 def describe(delivery: DeliveryView) -> str:
@@ -138,3 +97,14 @@ def _question(delivery: DeliveryView) -> str:
     if delivery.status != "pending":
         return line
     return f"{line} → nova runs answer {delivery.run_id} {answer}"
+
+
+_ROWS = Rows[DeliveryView](
+    "Nothing here. --all shows closed items too.",
+    Column("id", lambda delivery: delivery.id, "spare"),
+    Column("when", lambda delivery: delivery.created_at),
+    Column("agent", lambda delivery: delivery.agent_id, "spare"),
+    Column("kind", lambda delivery: delivery.kind),
+    Column("what", describe, "fold"),
+    Column("status", lambda delivery: delivery.status),
+)

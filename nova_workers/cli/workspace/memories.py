@@ -5,28 +5,28 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import Filter, deletion, group, listing
+from nova_workers.cli.terminal.output import short
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.memories import MemoryCreate, MemoryView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, add and delete what agents remember."
+app = group("List, add and delete what agents remember.")
+
+listing(
+    app,
+    "List memories, newest first.",
+    lambda nova: nova.memories.list,
+    Rows[MemoryView](
+        "Nothing is remembered. Give an agent the capability memory.",
+        Column("id", lambda memory: memory.id),
+        Column("saved by", lambda memory: memory.saved_by, "spare"),
+        Column("memory", lambda memory: short(memory.content, 200), "fold"),
+        Column("saved", lambda memory: memory.created_at, "spare"),
+    ),
+    contains=Filter("Only those with these words."),
 )
-
-
-@remote(app, "list")
-async def list_memories(
-    session: Session,
-    contains: Annotated[str | None, typer.Option(help="Only those with these words.")] = None,
-    limit: LimitOption = 50,
-    cursor: CursorOption = None,
-) -> None:
-    """List memories, newest first."""
-    page = await session.client.memories.list(contains=contains, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = ("id", ("saved by", "spare"), ("memory", "fold"), ("saved", "spare"))
-    show_page(session.out, page, columns, _row, nothing="Nothing is remembered. Give an agent the capability memory.")
 
 
 @remote(app, "create")
@@ -35,22 +35,7 @@ async def create(
 ) -> None:
     """Save a fact for all agents."""
     memory = await session.client.memories.create(build(MemoryCreate, {"content": content}))
-    if session.out.json:
-        session.out.document(memory)
-    else:
-        session.out.text(f"remembered as {memory.id}")
+    session.out.done(memory, f"remembered as {memory.id}")
 
 
-@remote(app, "delete")
-async def delete(session: Session, memories: Annotated[list[str], typer.Argument(help="Ids of memories.")]) -> None:
-    """Delete memories."""
-    for memory in memories:
-        await session.client.memories.delete(memory)
-        if not session.out.json:
-            session.out.text(f"deleted {memory}")
-    if session.out.json:
-        session.out.document({"deleted": memories})
-
-
-def _row(memory: MemoryView) -> tuple[str, ...]:
-    return (memory.id, memory.saved_by, short(memory.content, 200), stamp(memory.created_at))
+deletion(app, "Delete memories.", "memories: Ids of memories.", lambda nova: nova.memories.delete)

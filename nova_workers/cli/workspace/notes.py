@@ -4,25 +4,49 @@ from typing import Annotated
 
 import typer
 
-from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, changes, remote
+from nova_workers.cli.resources import Argument, action, deletion, group
 from nova_workers.cli.terminal.markdown import SafeMarkdown
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.output import Facts, short, stamp
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Read, write, share and delete the documents of agents.",
-)
+app = group("Read, write, share and delete the documents of agents.")
+
+_NONE_SHARED = "No notes are shared. `nova notes list --drafts` shows the others."
 
 NoteArgument = Annotated[str, typer.Argument(help="The note's id.")]
+_NOTE = Argument("note", NoteArgument)
 ContentOption = Annotated[str | None, typer.Option(help="Markdown; @FILE reads a file, - reads stdin.")]
+
+
+def _state(note: NoteSummary) -> str:
+    return ("shared" if note.shared else "draft") + (", pinned" if note.pinned else "")
+
+
+def _facts(note: NoteView) -> Facts:
+    return (
+        ("id", note.id),
+        ("title", note.title),
+        ("agent", note.agent_id),
+        ("state", _state(note)),
+        ("characters", note.content_chars),
+        ("updated", note.updated_at),
+    )
+
+
+_ROWS = Rows[NoteSummary](
+    "No notes. Give an agent the capability notes.",
+    Column("id", lambda note: note.id),
+    Column("agent", lambda note: note.agent_id),
+    Column("title", lambda note: short(note.title), "text"),
+    Column("state", _state),
+    Column("updated", lambda note: note.updated_at, "spare"),
+    Column("characters", lambda note: note.content_chars, "spare"),
+)
 
 
 @remote(app, "list")
@@ -35,25 +59,14 @@ async def list_notes(
     cursor: CursorOption = None,
 ) -> None:
     """List notes that are shared, newest first."""
-    page = await session.client.notes.list(
-        agent_id=agent,
-        pinned=True if pinned else None,
-        shared=None if drafts else True,
-        limit=limit,
-        cursor=cursor,
+    notes, only_pinned = session.client.notes, True if pinned else None
+    page = await notes.list(
+        agent_id=agent, pinned=only_pinned, shared=None if drafts else True, limit=limit, cursor=cursor
     )
-    columns: tuple[Column, ...] = (
-        *("id", "agent", ("title", "text"), "state"),
-        *(("updated", "spare"), ("characters", "spare")),
-    )
-    nothing = "No notes. Give an agent the capability notes."
+    has_drafts = False
     if not page.items and not drafts and not session.out.json:
-        unshared = await session.client.notes.list(
-            agent_id=agent, pinned=True if pinned else None, shared=False, limit=1
-        )
-        if unshared.items:
-            nothing = "No notes are shared. `nova notes list --drafts` shows the others."
-    show_page(session.out, page, columns, _row, nothing=nothing)
+        has_drafts = bool((await notes.list(agent_id=agent, pinned=only_pinned, shared=False, limit=1)).items)
+    show_page(session.out, page, _ROWS, nothing=_NONE_SHARED if has_drafts else None)
 
 
 @remote(app, "show")
@@ -86,7 +99,7 @@ async def create(
 ) -> None:
     """Write a note for an agent."""
     given = {"agent_id": agent, "title": title, "content": read_text(content or ""), "shared": not draft, "pinned": pin}
-    _show(session, await session.client.notes.create(build(NoteCreate, given)))
+    session.out.record(await session.client.notes.create(build(NoteCreate, given)), _facts)
 
 
 @remote(app, "edit")
@@ -97,71 +110,17 @@ async def edit(
     content: ContentOption = None,
 ) -> None:
     """Change a note's title, or its whole content."""
-    given = {"title": title, "content": None if content is None else read_text(content)}
-    changed = {name: value for name, value in given.items() if value is not None}
-    if not changed:
-        raise InvalidInput("Nothing to change: give --title or --content.")
-    await _patch(session, note, build(NotePatch, changed))
+    text = None if content is None else read_text(content)
+    change = build(NotePatch, changes("--title or --content", title=title, content=text))
+    session.out.record(await session.client.notes.patch(note, change), _facts)
 
 
-@remote(app, "share")
-async def share(session: Session, note: NoteArgument) -> None:
-    """Let other agents of the tenant read a note."""
-    await _patch(session, note, NotePatch(shared=True))
+def _switch(name: str, help: str, change: NotePatch) -> None:
+    action(app, name, help, _NOTE, lambda nova, note: nova.notes.patch(note, change), _facts)
 
 
-@remote(app, "unshare")
-async def unshare(session: Session, note: NoteArgument) -> None:
-    """Hide a note from other agents."""
-    await _patch(session, note, NotePatch(shared=False))
-
-
-@remote(app, "pin")
-async def pin(session: Session, note: NoteArgument) -> None:
-    """Pin a note."""
-    await _patch(session, note, NotePatch(pinned=True))
-
-
-@remote(app, "unpin")
-async def unpin(session: Session, note: NoteArgument) -> None:
-    """Unpin a note."""
-    await _patch(session, note, NotePatch(pinned=False))
-
-
-@remote(app, "delete")
-async def delete(session: Session, notes: Annotated[list[str], typer.Argument(help="Ids of notes.")]) -> None:
-    """Delete notes for good."""
-    for note in notes:
-        await session.client.notes.delete(note)
-        if not session.out.json:
-            session.out.text(f"deleted {note}")
-    if session.out.json:
-        session.out.document({"deleted": notes})
-
-
-async def _patch(session: Session, note_id: str, change: NotePatch) -> None:
-    _show(session, await session.client.notes.patch(note_id, change))
-
-
-def _row(note: NoteSummary) -> tuple[str, ...]:
-    return (note.id, note.agent_id, short(note.title), _state(note), stamp(note.updated_at), str(note.content_chars))
-
-
-def _state(note: NoteSummary) -> str:
-    return ("shared" if note.shared else "draft") + (", pinned" if note.pinned else "")
-
-
-def _show(session: Session, note: NoteView) -> None:
-    if session.out.json:
-        session.out.document(note)
-        return
-    session.out.facts(
-        (
-            ("id", note.id),
-            ("title", note.title),
-            ("agent", note.agent_id),
-            ("state", _state(note)),
-            ("characters", str(note.content_chars)),
-            ("updated", stamp(note.updated_at)),
-        )
-    )
+_switch("share", "Let other agents of the tenant read a note.", NotePatch(shared=True))
+_switch("unshare", "Hide a note from other agents.", NotePatch(shared=False))
+_switch("pin", "Pin a note.", NotePatch(pinned=True))
+_switch("unpin", "Unpin a note.", NotePatch(pinned=False))
+deletion(app, "Delete notes for good.", "notes: Ids of notes.", lambda nova: nova.notes.delete)

@@ -8,20 +8,23 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import deletion, group, listing
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretPut, SecretView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Set and remove secrets of agents; values are never shown.",
-)
+app = group("Set and delete secrets of agents; values are never shown.")
 
 NameArgument = Annotated[str, typer.Argument(help="Capital letters, digits and underscores, such as GITHUB_TOKEN.")]
+
+
+def _check(name: str) -> None:
+    # Checked before it becomes part of a path.
+    if re.fullmatch(SECRET_NAME_PATTERN, name) is None:
+        raise InvalidInput(
+            f"{name!r} is no name of a secret: at most 64 capital letters, digits, underscores; a letter first."
+        )
 
 
 @remote(app, "set")
@@ -39,34 +42,25 @@ async def set_secret(
     if not 0 < len(value) <= MAX_SECRET_BYTES:
         raise InvalidInput(f"The value has {len(value)} characters; it needs 6 to {MAX_SECRET_BYTES}.")
     secret = await session.client.secrets.put(name, SecretPut(value=value, description=description))
-    if session.out.json:
-        session.out.document(secret)
-    else:
-        session.out.text(f"set {name}")
+    session.out.done(secret, f"set {name}")
 
 
-@remote(app, "list")
-async def list_secrets(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List the tenant's secrets, without their values."""
-    page = await session.client.secrets.list(limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (
-        *("name", ("description", "fold")),
-        *(("key", "spare"), ("by", "spare"), ("updated", "spare")),
-    )
-    show_page(session.out, page, columns, _row, nothing="No secrets.")
-
-
-@remote(app, "remove")
-async def remove(session: Session, names: Annotated[list[str], typer.Argument(help="Names of secrets.")]) -> None:
-    """Delete secrets."""
-    for name in names:
-        _check(name)
-    for name in names:
-        await session.client.secrets.delete(name)
-        if not session.out.json:
-            session.out.text(f"removed {name}")
-    if session.out.json:
-        session.out.document({"removed": names})
+listing(
+    app,
+    "List the tenant's secrets, without their values.",
+    lambda nova: nova.secrets.list,
+    Rows[SecretView](
+        "No secrets.",
+        Column("name", lambda secret: secret.name),
+        Column("description", lambda secret: secret.description, "fold"),
+        Column("key", lambda secret: secret.key_id, "spare"),
+        Column("by", lambda secret: secret.updated_by, "spare"),
+        Column("updated", lambda secret: secret.updated_at, "spare"),
+    ),
+)
+deletion(
+    app, "Delete secrets.", "names: Names of secrets.", lambda nova: nova.secrets.delete, check=_check, once="remove"
+)
 
 
 @remote(app, "rotate")
@@ -90,20 +84,8 @@ async def rotate(session: Session) -> None:
         session.out.note(f"{result.unreadable} cannot be opened with the API's keys; its log names them.", "red")
 
 
-def _check(name: str) -> None:
-    # Checked before it becomes part of a path.
-    if re.fullmatch(SECRET_NAME_PATTERN, name) is None:
-        raise InvalidInput(
-            f"{name!r} is no name of a secret: at most 64 capital letters, digits, underscores; a letter first."
-        )
-
-
 def _read_value(name: str) -> str:
     if sys.stdin.isatty():
         return typer.prompt(name, hide_input=True, confirmation_prompt=True, err=True)
     # Without the newline that `echo` adds.
     return sys.stdin.read().removesuffix("\n").removesuffix("\r")
-
-
-def _row(secret: SecretView) -> tuple[str, ...]:
-    return (secret.name, secret.description, secret.key_id, secret.updated_by, stamp(secret.updated_at))

@@ -7,33 +7,41 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import deletion, group, listing
+from nova_workers.cli.terminal.output import Facts, short
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.skill_directories import read_skill, write_skill
 from nova_workers.contracts.skills import SkillDetail, SkillView
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="The library of skills for agents."
-)
-
-_COLUMNS: tuple[Column, ...] = ("name", ("description", "fold"), ("files", "spare"), ("updated", "spare"))
+app = group("The library of skills for agents.")
 
 SkillArgument = Annotated[str, typer.Argument(help="The skill's name.")]
 
 
-@remote(app, "list")
-async def list_skills(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List skills, by name."""
-    page = await session.client.skills.list(limit=limit, cursor=cursor)
-    show_page(session.out, page, _COLUMNS, _row, nothing="No skills. Add one with `nova skills add DIR`.")
+listing(
+    app,
+    "List skills, by name.",
+    lambda nova: nova.skills.list,
+    Rows[SkillView](
+        "No skills. Add one with `nova skills add DIR`.",
+        Column("name", lambda skill: skill.name),
+        Column("description", lambda skill: short(skill.description), "fold"),
+        Column("files", lambda skill: len(skill.files), "spare"),
+        Column("updated", lambda skill: skill.updated_at, "spare"),
+    ),
+)
 
 
 @remote(app, "show")
 async def show(session: Session, skill: SkillArgument) -> None:
     """Show a skill's text, and which files it has."""
-    _show(session, await session.client.skills.get(skill))
+    found = await session.client.skills.get(skill)
+    session.out.record(found, _facts)
+    if not session.out.json:
+        session.out.text()
+        session.out.text(found.skill_md)
 
 
 @remote(app, "add")
@@ -46,20 +54,16 @@ async def add(
     for path in passed_over:
         session.out.note(f"passed over: {path}")
     made = await session.client.skills.put(name, skill)
-    if session.out.json:
-        session.out.document(made)
-    else:
-        session.out.text(f"added {made.name} with {len(made.files)} files")
+    session.out.done(made, f"added {made.name} with {len(made.files)} files")
 
 
-@remote(app, "remove")
-async def remove(session: Session, skill: SkillArgument) -> None:
-    """Remove a skill that no agent has."""
-    await session.client.skills.delete(skill)
-    if session.out.json:
-        session.out.document({"name": skill, "deleted": True})
-    else:
-        session.out.text(f"removed {skill}")
+deletion(
+    app,
+    "Delete skills that no agent has.",
+    "skills: Names of skills.",
+    lambda nova: nova.skills.delete,
+    once="remove",
+)
 
 
 @remote(app, "get")
@@ -72,31 +76,17 @@ async def get(
     found = await session.client.skills.get(skill)
     files = [await session.client.skills.file(skill, file.path) for file in found.files]
     target = await asyncio.to_thread(write_skill, directory, found, files)
-    if session.out.json:
-        session.out.document({"name": found.name, "directory": str(target)})
-    else:
-        session.out.text(f"wrote {target}")
+    session.out.done({"name": found.name, "directory": str(target)}, f"wrote {target}")
 
 
-def _row(skill: SkillView) -> tuple[str, ...]:
-    return (skill.name, short(skill.description), str(len(skill.files)), stamp(skill.updated_at))
-
-
-def _show(session: Session, skill: SkillDetail) -> None:
-    if session.out.json:
-        session.out.document(skill)
-        return
-    session.out.facts(
-        (
-            ("name", skill.name),
-            ("description", skill.description),
-            ("license", skill.license or ""),
-            ("compatibility", skill.compatibility or ""),
-            *((f"metadata: {name}", value) for name, value in skill.metadata.items()),
-            ("allowed tools", " ".join(skill.allowed_tools)),
-            *(("file", f"{file.path} ({file.size_bytes} bytes)") for file in skill.files),
-            ("updated", stamp(skill.updated_at)),
-        )
-    )
-    session.out.text()
-    session.out.text(skill.skill_md)
+def _facts(skill: SkillDetail) -> Facts:
+    yield "name", skill.name
+    yield "description", skill.description
+    yield "license", skill.license
+    yield "compatibility", skill.compatibility
+    for name, value in skill.metadata.items():
+        yield f"metadata: {name}", value
+    yield "allowed tools", " ".join(skill.allowed_tools)
+    for file in skill.files:
+        yield "file", f"{file.path} ({file.size_bytes} bytes)"
+    yield "updated", skill.updated_at

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nova_workers.cli.terminal.output import Output, short, stamp
+from nova_workers.cli.terminal.output import Facts, Output, short, stamp
 from nova_workers.contracts.http.tasks import TaskChangeView, TaskView
 
 __all__ = ["change_words", "show_task"]
@@ -14,33 +14,9 @@ _WORDS_CHARS = 60
 
 def show_task(out: Output, task: TaskView) -> None:
     """Write a task with its plan as a checklist."""
+    out.record(task, _facts)
     if out.json:
-        out.document(task)
         return
-    parent = "" if task.parent_task_id is None else f"task {task.parent_task_id}"
-    out.facts(
-        (
-            ("task", str(task.id)),
-            ("title", task.title),
-            ("status", task.status),
-            ("owner", task.owner_agent_id),
-            ("made by", task.created_by),
-            ("part of", parent),
-            ("thread", task.thread_id or ""),
-            ("worked on in", task.working_run_id or ""),
-            ("waiting for", task.waiting_for or ""),
-            (
-                "next work",
-                stamp(task.work_at) + (", once that run is over" if task.work_at and task.working_run_id else ""),
-            ),
-            ("parked", _parked(task)),
-            ("description", task.description),
-            ("outcome", task.outcome or ""),
-            *((resource.kind, _named(resource.value, resource.title)) for resource in task.resources),
-            ("created", stamp(task.created_at)),
-            ("ended", stamp(task.ended_at)),
-        )
-    )
     if task.steps:
         out.text()
         out.text(f"{sum(step.done for step in task.steps)} of {len(task.steps)} steps done", "dim")
@@ -50,6 +26,26 @@ def show_task(out: Output, task: TaskView) -> None:
             out.text(f"        task {step.subtask.id}, {step.subtask.status}, {step.subtask.owner_agent_id}", "cyan")
         if step.details:
             out.text(f"        {short(step.details, 200)}", "dim")
+
+
+def _facts(task: TaskView) -> Facts:
+    yield "task", task.id
+    yield "title", task.title
+    yield "status", task.status
+    yield "owner", task.owner_agent_id
+    yield "made by", task.created_by
+    yield "part of", None if task.parent_task_id is None else f"task {task.parent_task_id}"
+    yield "thread", task.thread_id
+    yield "worked on in", task.working_run_id
+    yield "waiting for", task.waiting_for
+    yield "next work", stamp(task.work_at) + (", once that run is over" if task.work_at and task.working_run_id else "")
+    yield "parked", f"{task.parked_reason}; `nova tasks run {task.id}` starts it" if task.parked_reason else None
+    yield "description", task.description
+    yield "outcome", task.outcome
+    for resource in task.resources:
+        yield resource.kind, _named(resource.value, resource.title)
+    yield "created", task.created_at
+    yield "ended", task.ended_at
 
 
 def change_words(change: TaskChangeView) -> str:
@@ -67,10 +63,6 @@ def change_words(change: TaskChangeView) -> str:
         case _:
             words = [_fact(name, value) for name, value in details.items() if name not in {"step_id", "status"}]
     return "; ".join(word for word in words if word)
-
-
-def _parked(task: TaskView) -> str:
-    return f"{task.parked_reason}; `nova tasks run {task.id}` starts it" if task.parked_reason else ""
 
 
 def _named(value: str, title: str | None) -> str:

@@ -1,16 +1,17 @@
 """`nova tasks`: list, create, follow and end tasks of agents."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, changes, given, remote
+from nova_workers.cli.resources import Argument, Filter, group, listing
 from nova_workers.cli.talk.follow import follow, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.output import Shown, short
+from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.cli.workspace.task_text import change_words, show_task
 from nova_workers.contracts.http.tasks import (
     MAX_TASK_ID,
@@ -29,42 +30,46 @@ from nova_workers.contracts.http.tasks import (
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="List, make, follow and end the work that agents own.",
-)
+app = group("List, make, follow and end the work that agents own.")
 
 TaskArgument = Annotated[int, typer.Argument(min=1, max=MAX_TASK_ID, help="The task's number.")]
 TitleOption = Annotated[str | None, typer.Option(help="What is to be reached.")]
 OwnerOption = Annotated[str | None, typer.Option(help="The agent that works on it.")]
-DescriptionOption = Annotated[str | None, typer.Option(help="What its agent needs to know; @FILE reads a file.")]
-OutcomeOption = Annotated[str | None, typer.Option(help="What came of it, or why it is canceled; @FILE reads a file.")]
+DescriptionOption = Annotated[
+    str | None, typer.Option(help="What its agent needs to know; @FILE reads a file, - reads stdin.")
+]
+OutcomeOption = Annotated[
+    str | None, typer.Option(help="What came of it, or why it is canceled; @FILE reads a file, - reads stdin.")
+]
 StepOption = Annotated[list[str] | None, typer.Option("--step", help="A step of its plan; may be given again.")]
 UrlOption = Annotated[list[str] | None, typer.Option("--url", help="An address it works with; may be given again.")]
 PathOption = Annotated[list[str] | None, typer.Option("--path", help="A file it works with; may be given again.")]
 StepArgument = Annotated[int, typer.Argument(min=1, help="Which step, counted from 1 as `show` counts.")]
 
 
-@remote(app, "list")
-async def list_tasks(
-    session: Session,
-    status: Annotated[TaskStatus | None, typer.Option(help="Only those that stand so.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
-    parent: Annotated[int | None, typer.Option(min=1, max=MAX_TASK_ID, help="Only subtasks of this task.")] = None,
-    limit: LimitOption = 20,
-    cursor: CursorOption = None,
-) -> None:
-    """List tasks, newest first."""
-    page = await session.client.tasks.list(
-        status=status, owner_agent_id=owner, parent_task_id=parent, limit=limit, cursor=cursor
-    )
-    columns: tuple[Column, ...] = (
-        *("task", ("title", "text"), "status", "steps", "owner"),
-        *(("part of", "spare"), ("next work", "spare"), ("updated", "spare")),
-    )
-    show_page(session.out, page, columns, _row, nothing="No tasks. Make one with `nova tasks create`.")
+def _next_work(task: TaskSummary) -> Shown:
+    return "parked" if task.parked_reason else task.work_at
+
+
+listing(
+    app,
+    "List tasks, newest first.",
+    lambda nova: nova.tasks.list,
+    Rows[TaskSummary](
+        "No tasks. Make one with `nova tasks create`.",
+        Column("task", lambda task: task.id),
+        Column("title", lambda task: short(task.title), "text"),
+        Column("status", lambda task: task.status),
+        Column("steps", lambda task: f"{task.steps_done}/{task.steps_total}" if task.steps_total else None),
+        Column("owner", lambda task: task.owner_agent_id),
+        Column("part of", lambda task: task.parent_task_id, "spare"),
+        Column("next work", _next_work, "spare"),
+        Column("updated", lambda task: task.updated_at, "spare"),
+    ),
+    status=Filter("Only those that stand so.", TaskStatus),
+    owner=Filter("Only those of this agent.", sent_as="owner_agent_id"),
+    parent=Filter("Only subtasks of this task.", int, sent_as="parent_task_id", min=1, max=MAX_TASK_ID),
+)
 
 
 @remote(app, "show")
@@ -85,15 +90,15 @@ async def create(
     activate: Annotated[bool, typer.Option("--activate", help="To be worked on at once, not a draft.")] = False,
 ) -> None:
     """Create a task."""
-    given: dict[str, Any] = {
-        "title": title,
-        "owner_agent_id": owner,
-        "description": _text_or_file(description),
-        "steps": [{"title": each} for each in step or ()] or None,
-        "resources": _resources(url, path) or None,
-        "status": "active" if activate else None,
-    }
-    _show(session, await session.client.tasks.create(build(TaskCreate, _without_none(given))))
+    task = given(
+        title=title,
+        owner_agent_id=owner,
+        description=_text(description),
+        steps=[{"title": each} for each in step or ()] or None,
+        resources=_resources(url, path) or None,
+        status="active" if activate else None,
+    )
+    _show(session, await session.client.tasks.create(build(TaskCreate, task)))
 
 
 @remote(app, "edit")
@@ -105,10 +110,9 @@ async def edit(
     description: DescriptionOption = None,
 ) -> None:
     """Change a task's title, owner or description."""
-    given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
-    if not given:
-        raise InvalidInput("Nothing to change: give --title, --owner or --description.")
-    _show(session, await session.client.tasks.update(task, build(TaskPatch, given)))
+    options = "--title, --owner or --description"
+    changed = changes(options, title=title, owner_agent_id=owner, description=_text(description))
+    _show(session, await session.client.tasks.update(task, build(TaskPatch, changed)))
 
 
 @remote(app, "activate")
@@ -128,11 +132,9 @@ async def run_now(
     if follow_it:
         end = await follow(session, run.id, LiveView(session.out))
         raise typer.Exit(0 if end is None else outcome_code(end.status, interrupted=False))
-    if session.out.json:
-        session.out.document(run)
-        return
-    session.out.text(run.id)
-    session.out.note(f"{why_it_waits(run)}; follow it with `nova runs tail {run.id}`")
+    session.out.done(run, run.id)
+    if not session.out.json:
+        session.out.note(f"{why_it_waits(run)}; follow it with `nova runs tail {run.id}`")
 
 
 @remote(app, "complete")
@@ -210,17 +212,26 @@ async def delegate(
     description: DescriptionOption = None,
 ) -> None:
     """Delegate a step of an active task to a subtask."""
-    given = _without_none({"title": title, "owner_agent_id": owner, "description": _text_or_file(description)})
+    subtask = given(title=title, owner_agent_id=owner, description=_text(description))
     step_id = await _step_id(session, task, step)
-    _show(session, await session.client.tasks.create_subtask(task, step_id, build(SubtaskCreate, given)))
+    _show(session, await session.client.tasks.create_subtask(task, step_id, build(SubtaskCreate, subtask)))
 
 
-@remote(app, "history")
-async def history(session: Session, task: TaskArgument, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """Show a task's history, newest first."""
-    page = await session.client.tasks.history(task, limit=limit, cursor=cursor)
-    columns: tuple[Column, ...] = (("revision", "spare"), ("when", "spare"), "what", "who", ("details", "fold"))
-    show_page(session.out, page, columns, _history_row, nothing="Nothing happened before that.")
+listing(
+    app,
+    "Show a task's history, newest first.",
+    lambda nova: nova.tasks.history,
+    Rows[TaskChangeView](
+        "Nothing happened before that.",
+        Column("revision", lambda change: change.revision, "spare"),
+        Column("when", lambda change: change.created_at, "spare"),
+        Column("what", lambda change: change.kind.replace("_", " ")),
+        Column("who", lambda change: change.actor),
+        Column("details", lambda change: short(change_words(change), 200), "fold"),
+    ),
+    name="history",
+    of=Argument("task", TaskArgument),
+)
 
 
 async def _step_id(session: Session, task_id: int, number: int) -> str:
@@ -247,45 +258,13 @@ def _matched(present: list[dict[str, str]], titles: list[str]) -> list[dict[str,
     return steps
 
 
-def _row(task: TaskSummary) -> tuple[str, ...]:
-    return (
-        str(task.id),
-        short(task.title),
-        task.status,
-        f"{task.steps_done}/{task.steps_total}" if task.steps_total else "",
-        task.owner_agent_id,
-        "" if task.parent_task_id is None else str(task.parent_task_id),
-        "parked" if task.parked_reason else stamp(task.work_at),
-        stamp(task.updated_at),
-    )
-
-
-def _history_row(change: TaskChangeView) -> tuple[str, ...]:
-    return (
-        str(change.revision),
-        stamp(change.created_at),
-        change.kind.replace("_", " "),
-        change.actor,
-        short(change_words(change), 200),
-    )
-
-
 def _show(session: Session, task: TaskView) -> None:
     show_task(session.out, task)
 
 
 def _end(outcome: str | None) -> TaskEnd:
-    return build(TaskEnd, _without_none({"outcome": _text_or_file(outcome)}))
+    return build(TaskEnd, given(outcome=_text(outcome)))
 
 
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _text_or_file(value: str | None) -> str | None:
-    if value is None or not value.startswith("@"):
-        return value
-    try:
-        return Path(value[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{value[1:]!r} cannot be read: {error}") from error
+def _text(value: str | None) -> str | None:
+    return None if value is None else read_text(value)

@@ -8,8 +8,9 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, short, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.resources import Argument, Filter, deletion, group, listing
+from nova_workers.cli.terminal.output import Facts, Shown, short
+from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.trigger_options import TriggerArgument, TriggerOptions
 from nova_workers.contracts.http.triggers import (
     Firing,
@@ -22,31 +23,37 @@ from nova_workers.contracts.http.triggers import (
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Start agents at times or on demand."
-)
+app = group("Start agents at times or on demand.")
 
-_COLUMNS: tuple[Column, ...] = (
-    *("id", ("agent", "spare"), ("when", "text"), "next", ("title", "text")),
-    *(("zone", "spare"), ("made by", "spare")),
-)
-_FIRING_COLUMNS: tuple[Column, ...] = (
-    *("planned for", ("fired", "spare"), "outcome", "run"),
-    *(("stands", "spare"), ("why", "text")),
-)
 _SHOWN_FIRINGS = 3
 
 
-@remote(app, "list")
-async def list_triggers(
-    session: Session,
-    agent: Annotated[str | None, typer.Option(help="Only those of this agent.")] = None,
-    limit: LimitOption = 50,
-    cursor: CursorOption = None,
-) -> None:
-    """List triggers, newest first."""
-    page = await session.client.triggers.list(agent_id=agent, limit=limit, cursor=cursor)
-    show_page(session.out, page, _COLUMNS, _row, nothing="No triggers. Make one with `nova triggers create`.")
+def _next_time(trigger: TriggerView) -> Shown:
+    if not trigger.enabled:
+        return "off"
+    return "paused" if trigger.paused_reason else trigger.next_fire_at or "never"
+
+
+def _zone(trigger: TriggerView) -> Shown:
+    return trigger.timezone if trigger.kind == "cron" else None
+
+
+listing(
+    app,
+    "List triggers, newest first.",
+    lambda nova: nova.triggers.list,
+    Rows[TriggerView](
+        "No triggers. Make one with `nova triggers create`.",
+        Column("id", lambda trigger: trigger.id),
+        Column("agent", lambda trigger: trigger.agent_id, "spare"),
+        Column("when", lambda trigger: f"{trigger.kind} {trigger.schedule}", "text"),
+        Column("next", _next_time),
+        Column("title", lambda trigger: short(trigger.title or trigger.prompt), "text"),
+        Column("zone", _zone, "spare"),
+        Column("made by", lambda trigger: trigger.created_by, "spare"),
+    ),
+    agent=Filter("Only those of this agent.", sent_as="agent_id"),
+)
 
 
 @remote(app, "show")
@@ -126,52 +133,26 @@ async def resume(session: Session, trigger: TriggerArgument) -> None:
 async def fire(session: Session, trigger: TriggerArgument) -> None:
     """Fire a trigger now. Its schedule is unchanged."""
     firing = await session.client.triggers.fire(trigger)
-    if session.out.json:
-        session.out.document(firing)
-    else:
-        session.out.text(f"run {firing.run_id} in thread {firing.thread_id}")
+    session.out.done(firing, f"run {firing.run_id} in thread {firing.thread_id}")
 
 
-@remote(app, "firings")
-async def firings(
-    session: Session, trigger: TriggerArgument, limit: LimitOption = 50, cursor: CursorOption = None
-) -> None:
-    """List the outcomes of a trigger's occurrences, the latest first."""
-    page = await session.client.triggers.firings(trigger, limit=limit, cursor=cursor)
-    show_page(session.out, page, _FIRING_COLUMNS, _firing_row, nothing="Nothing came of it yet.")
-
-
-@remote(app, "delete")
-async def delete(session: Session, trigger: TriggerArgument) -> None:
-    """Delete a trigger."""
-    await session.client.triggers.delete(trigger)
-    if session.out.json:
-        session.out.document({"id": trigger, "deleted": True})
-    else:
-        session.out.text(f"deleted {trigger}")
-
-
-def _firing_row(firing: TriggerFiringView) -> tuple[str, ...]:
-    return (
-        stamp(firing.scheduled_for),
-        stamp(firing.fired_at),
-        f"{firing.outcome}{', by hand' if firing.manual else ''}",
-        firing.run_id or "",
-        firing.run_status or "",
-        f"{firing.skip_reason}: {firing.detail}" if firing.skip_reason else "",
-    )
-
-
-def _row(trigger: TriggerView) -> tuple[str, ...]:
-    return (
-        trigger.id,
-        trigger.agent_id,
-        f"{trigger.kind} {trigger.schedule}",
-        _next_time(trigger),
-        short(trigger.title or trigger.prompt),
-        trigger.timezone if trigger.kind == "cron" else "",
-        trigger.created_by,
-    )
+listing(
+    app,
+    "List the outcomes of a trigger's occurrences, the latest first.",
+    lambda nova: nova.triggers.firings,
+    Rows[TriggerFiringView](
+        "Nothing came of it yet.",
+        Column("planned for", lambda firing: firing.scheduled_for),
+        Column("fired", lambda firing: firing.fired_at, "spare"),
+        Column("outcome", lambda firing: f"{firing.outcome}{', by hand' if firing.manual else ''}"),
+        Column("run", lambda firing: firing.run_id),
+        Column("stands", lambda firing: firing.run_status, "spare"),
+        Column("why", lambda firing: f"{firing.skip_reason}: {firing.detail}" if firing.skip_reason else None, "text"),
+    ),
+    name="firings",
+    of=Argument("trigger", TriggerArgument),
+)
+deletion(app, "Delete triggers.", "triggers: Ids of triggers.", lambda nova: nova.triggers.delete)
 
 
 async def _show(session: Session, trigger: TriggerView) -> None:
@@ -179,29 +160,32 @@ async def _show(session: Session, trigger: TriggerView) -> None:
         session.out.document(trigger)
         return
     coming = await session.client.triggers.preview(trigger.id, count=_SHOWN_FIRINGS)
-    session.out.facts(
-        (
-            ("id", trigger.id),
-            ("agent", trigger.agent_id),
-            ("title", trigger.title or ""),
-            ("starts an", "orchestration" if trigger.action == "orchestrate" else ""),
-            (trigger.kind, trigger.schedule),
-            ("timezone", trigger.timezone if trigger.kind == "cron" else ""),
-            ("on", _on(trigger)),
-            ("why", trigger.paused_reason or ""),
-            ("next", _next(trigger, coming)),
-            ("starts", stamp(trigger.starts_at)),
-            ("ends", stamp(trigger.ends_at)),
-            ("thread", trigger.thread_id or ("" if trigger.action == "orchestrate" else "a new one each time")),
-            ("overlap", trigger.overlap),
-            ("catch-up", f"{trigger.catchup}, within {trigger.catchup_s} s"),
-            ("most a day", _most(trigger)),
-            ("gate", json.dumps(trigger.gate.model_dump(mode="json")) if trigger.gate else ""),
-            ("failures", str(trigger.failures) if trigger.failures else ""),
-            ("made by", trigger.created_by),
-            ("updated", stamp(trigger.updated_at)),
-            ("prompt", trigger.prompt),
-        )
+    session.out.facts(_facts(trigger, coming))
+
+
+def _facts(trigger: TriggerView, coming: TriggerPreview) -> Facts:
+    orchestrates = trigger.action == "orchestrate"
+    return (
+        ("id", trigger.id),
+        ("agent", trigger.agent_id),
+        ("title", trigger.title),
+        ("starts an", "orchestration" if orchestrates else None),
+        (trigger.kind, trigger.schedule),
+        ("timezone", _zone(trigger)),
+        ("on", _on(trigger)),
+        ("why", trigger.paused_reason),
+        ("next", _next(trigger, coming)),
+        ("starts", trigger.starts_at),
+        ("ends", trigger.ends_at),
+        ("thread", trigger.thread_id or (None if orchestrates else "a new one each time")),
+        ("overlap", trigger.overlap),
+        ("catch-up", f"{trigger.catchup}, within {trigger.catchup_s} s"),
+        ("most a day", _most(trigger)),
+        ("gate", json.dumps(trigger.gate.model_dump(mode="json")) if trigger.gate else None),
+        ("failures", trigger.failures or None),
+        ("made by", trigger.created_by),
+        ("updated", trigger.updated_at),
+        ("prompt", trigger.prompt),
     )
 
 
@@ -209,12 +193,6 @@ def _on(trigger: TriggerView) -> str:
     if not trigger.enabled:
         return "no"
     return "paused" if trigger.paused_reason else "yes"
-
-
-def _next_time(trigger: TriggerView) -> str:
-    if not trigger.enabled:
-        return "off"
-    return "paused" if trigger.paused_reason else stamp(trigger.next_fire_at) or "never"
 
 
 def _local(firing: Firing) -> str:

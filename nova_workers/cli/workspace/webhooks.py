@@ -5,10 +5,11 @@ from typing import Annotated, get_args
 
 import typer
 
-from nova_workers.base.errors import InvalidInput, NovaError
-from nova_workers.cli.command import Session, build, remote
-from nova_workers.cli.terminal.output import Column, stamp
-from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.base.errors import NovaError
+from nova_workers.cli.command import Session, build, changes, remote
+from nova_workers.cli.resources import Argument, action, deletion, group, listing
+from nova_workers.cli.terminal.output import Facts
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.http.webhooks import (
     WebhookCreate,
@@ -21,39 +22,55 @@ from nova_workers.contracts.http.webhooks import (
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Notify other programs of what happens here.",
-)
+app = group("Notify other programs of what happens here.")
 
-_COLUMNS: tuple[Column, ...] = (
-    *("id", ("url", "text"), ("tells of", "text")),
-    *(("agent", "spare"), "on", ("failures", "spare")),
-)
-_SENT_COLUMNS: tuple[Column, ...] = (
-    *("id", ("when", "spare"), ("kind", "spare"), "status"),
-    *(("tries", "spare"), ("answer", "spare"), ("error", "text")),
-)
 _LOOK_S = 0.2
 
 WebhookArgument = Annotated[str, typer.Argument(help="The webhook's id.")]
 _KINDS = f"A kind to send, may be repeated: {', '.join(get_args(WebhookKind))}."
 KindsOption = Annotated[list[str] | None, typer.Option("--kind", help=_KINDS)]
+_WEBHOOK = Argument("webhook", WebhookArgument)
 
 
-@remote(app, "list")
-async def list_webhooks(session: Session, limit: LimitOption = 50, cursor: CursorOption = None) -> None:
-    """List webhooks, newest first."""
-    page = await session.client.webhooks.list(limit=limit, cursor=cursor)
-    show_page(session.out, page, _COLUMNS, _row, nothing="No webhooks. Make one with `nova webhooks create`.")
+def _facts(webhook: WebhookView) -> Facts:
+    return (
+        ("id", webhook.id),
+        ("url", webhook.url),
+        ("description", webhook.description),
+        ("tells of", _kinds(webhook)),
+        ("agent", webhook.agent_id or "all"),
+        ("on", _on(webhook)),
+        ("why off", webhook.disabled_reason),
+        ("failures", webhook.failures or None),
+        ("failing since", webhook.failing_since),
+        ("old secret until", webhook.previous_expires_at),
+        ("made", webhook.created_at),
+    )
 
 
-@remote(app, "show")
-async def show(session: Session, webhook: WebhookArgument) -> None:
-    """Show a webhook and its state."""
-    _show(session, await session.client.webhooks.get(webhook))
+def _kinds(webhook: WebhookView) -> str:
+    return ", ".join(webhook.kinds) or "everything"
+
+
+def _on(webhook: WebhookView) -> str:
+    return "yes" if webhook.enabled else "no"
+
+
+listing(
+    app,
+    "List webhooks, newest first.",
+    lambda nova: nova.webhooks.list,
+    Rows[WebhookView](
+        "No webhooks. Make one with `nova webhooks create`.",
+        Column("id", lambda webhook: webhook.id),
+        Column("url", lambda webhook: webhook.url, "text"),
+        Column("tells of", _kinds, "text"),
+        Column("agent", lambda webhook: webhook.agent_id, "spare"),
+        Column("on", _on),
+        Column("failures", lambda webhook: webhook.failures or None, "spare"),
+    ),
+)
+action(app, "show", "Show a webhook and its state.", _WEBHOOK, lambda nova, webhook: nova.webhooks.get(webhook), _facts)
 
 
 @remote(app, "create")
@@ -79,15 +96,11 @@ async def edit(
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
 ) -> None:
     """Change a webhook. An empty --kind selects all kinds."""
-    given = {"url": url, "description": description, "agent_id": agent, "kinds": kind}
-    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    if not changes:
-        raise InvalidInput("Nothing to change: give an option such as --url.")
+    kinds = [] if kind == [""] else kind
+    changed = changes("an option such as --url", url=url, description=description, agent_id=agent, kinds=kinds)
     if agent == "":
-        changes["agent_id"] = None
-    if kind == [""]:
-        changes["kinds"] = []
-    _show(session, await session.client.webhooks.patch(webhook, build(WebhookPatch, changes)))
+        changed["agent_id"] = None
+    session.out.record(await session.client.webhooks.patch(webhook, build(WebhookPatch, changed)), _facts)
 
 
 @remote(app, "rotate")
@@ -119,10 +132,19 @@ async def send_test(
         pass
     if delivery.status != "delivered":
         raise NovaError(f"{webhook} did not take {delivery.id}: {delivery.error or 'no worker has tried it yet'}")
-    if session.out.json:
-        session.out.document(delivery)
-    else:
-        session.out.text(f"{webhook} took {delivery.id} and answered {delivery.response_status}")
+    session.out.done(delivery, f"{webhook} took {delivery.id} and answered {delivery.response_status}")
+
+
+_SENT = Rows[DeliveryView](
+    "Nothing was sent there yet.",
+    Column("id", lambda delivery: delivery.id),
+    Column("when", lambda delivery: delivery.created_at, "spare"),
+    Column("kind", lambda delivery: delivery.kind, "spare"),
+    Column("status", lambda delivery: delivery.status),
+    Column("tries", lambda delivery: delivery.attempts, "spare"),
+    Column("answer", lambda delivery: delivery.response_status, "spare"),
+    Column("error", lambda delivery: delivery.error, "text"),
+)
 
 
 @remote(app, "sent")
@@ -131,89 +153,34 @@ async def sent(
 ) -> None:
     """List the deliveries to a webhook, newest first."""
     page = await session.client.deliveries.list(webhook_id=webhook, limit=limit, cursor=cursor)
-    show_page(session.out, page, _SENT_COLUMNS, _sent_row, nothing="Nothing was sent there yet.")
+    show_page(session.out, page, _SENT)
 
 
 @remote(app, "replay")
 async def replay(session: Session, delivery: Annotated[str, typer.Argument(help="The delivery's id.")]) -> None:
     """Send a delivery again that was delivered or has failed. It keeps its id."""
     again = await session.client.deliveries.replay(delivery)
-    if session.out.json:
-        session.out.document(again)
-    else:
-        session.out.text(f"{again.id} is on its way again")
+    session.out.done(again, f"{again.id} is on its way again")
 
 
-@remote(app, "enable")
-async def enable(session: Session, webhook: WebhookArgument) -> None:
-    """Enable a webhook, and reset its failures. Pending deliveries are sent."""
-    _show(session, await session.client.webhooks.patch(webhook, WebhookPatch(enabled=True)))
+def _switch(name: str, help: str, change: WebhookPatch) -> None:
+    action(app, name, help, _WEBHOOK, lambda nova, webhook: nova.webhooks.patch(webhook, change), _facts)
 
 
-@remote(app, "disable")
-async def disable(session: Session, webhook: WebhookArgument) -> None:
-    """Disable a webhook. Its deliveries stay pending."""
-    _show(session, await session.client.webhooks.patch(webhook, WebhookPatch(enabled=False)))
-
-
-@remote(app, "delete")
-async def delete(session: Session, webhook: WebhookArgument) -> None:
-    """Delete a webhook. Its pending deliveries fail."""
-    await session.client.webhooks.delete(webhook)
-    if session.out.json:
-        session.out.document({"id": webhook, "deleted": True})
-    else:
-        session.out.text(f"deleted {webhook}")
-
-
-def _row(webhook: WebhookView) -> tuple[str, ...]:
-    return (
-        webhook.id,
-        webhook.url,
-        ", ".join(webhook.kinds) or "everything",
-        webhook.agent_id or "",
-        "yes" if webhook.enabled else "no",
-        str(webhook.failures) if webhook.failures else "",
-    )
-
-
-def _sent_row(delivery: DeliveryView) -> tuple[str, ...]:
-    return (
-        delivery.id,
-        stamp(delivery.created_at),
-        delivery.kind,
-        delivery.status,
-        str(delivery.attempts),
-        "" if delivery.response_status is None else str(delivery.response_status),
-        delivery.error or "",
-    )
-
-
-def _show(session: Session, webhook: WebhookView) -> None:
-    if session.out.json:
-        session.out.document(webhook)
-        return
-    session.out.facts(
-        (
-            ("id", webhook.id),
-            ("url", webhook.url),
-            ("description", webhook.description),
-            ("tells of", ", ".join(webhook.kinds) or "everything"),
-            ("agent", webhook.agent_id or "all"),
-            ("on", "yes" if webhook.enabled else "no"),
-            ("why off", webhook.disabled_reason or ""),
-            ("failures", str(webhook.failures) if webhook.failures else ""),
-            ("failing since", stamp(webhook.failing_since)),
-            ("old secret until", stamp(webhook.previous_expires_at)),
-            ("made", stamp(webhook.created_at)),
-        )
-    )
+_switch("enable", "Enable a webhook, and reset its failures. Pending deliveries are sent.", WebhookPatch(enabled=True))
+_switch("disable", "Disable a webhook. Its deliveries stay pending.", WebhookPatch(enabled=False))
+deletion(
+    app,
+    "Delete webhooks. Their pending deliveries fail.",
+    "webhooks: Ids of webhooks.",
+    lambda nova: nova.webhooks.delete,
+)
 
 
 def _show_secret(session: Session, made: WebhookSecret) -> None:
     if session.out.json:
         session.out.document(made)
         return
-    _show(session, made.webhook)
+    session.out.facts(_facts(made.webhook))
     session.out.text(f"secret   {made.secret}")
     session.out.note("Keep the secret where the receiver is: it is not shown again.")

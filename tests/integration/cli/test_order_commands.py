@@ -184,7 +184,7 @@ async def test_policies_are_listed_shown_checked_and_stored(line: Line) -> None:
     listed = (await line("policies", "list", "--json")).json["items"]
     assert [each["version"] for each in listed if each["id"] == "butler_basic"] == ["2"]
     assert "Our own." in (await line("policies", "versions", "butler_basic")).out
-    await line("policies", "remove", "butler_basic")
+    await line("policies", "delete", "butler_basic")
     assert "Our own." not in (await line("policies", "show", "butler_basic")).out
     broken = line.file("broken.yaml", {**yaml.safe_load(shown), "roles": []})
     assert "roles" in (await line.failing("policies", "check", broken)).err
@@ -193,5 +193,5 @@ async def test_policies_are_listed_shown_checked_and_stored(line: Line) -> None:
 async def test_a_secret_is_printed_once_and_removed(line: Line, secret: str) -> None:
     listed = await line("secrets", "list", "--json")
     assert secret not in json.dumps(listed.json)
-    await line("secrets", "remove", listed.json["items"][0]["id"])
+    await line("secrets", "delete", listed.json["items"][0]["id"])
     assert "No secrets" in (await line("secrets", "list")).err

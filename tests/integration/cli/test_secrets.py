@@ -66,7 +66,7 @@ async def test_a_secret_is_set_from_stdin_listed_and_removed(
     assert await Secrets(database, Vault.of([NEW])).get(tenant.id, "TOKEN") == VALUE
     assert "for tests" in await line("list")
     assert '"name":"TOKEN"' in (await line("list", "--json")).replace(" ", "").replace("\n", "")
-    assert await line("remove", "TOKEN") == "removed TOKEN\n"
+    assert await line("delete", "TOKEN") == "deleted TOKEN\n"
     assert "No secrets" in await line("list")
 
 
@@ -79,7 +79,7 @@ async def test_a_secret_is_set_from_stdin_listed_and_removed(
         (["set", "TOKEN"], "abc", "fewer than 6"),
         (["set", "TOKEN"], "x" * 65_537, "it needs 6 to 65536"),
         (["set", "TOKEN", VALUE[:4]], "", "unexpected extra argument"),
-        (["remove", "NONE"], "", "There is no secret 'NONE'"),
+        (["delete", "NONE"], "", "There is no secret 'NONE'"),
     ],
 )
 async def test_an_error_is_printed_with_its_reason(

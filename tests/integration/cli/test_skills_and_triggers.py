@@ -39,7 +39,7 @@ def test_a_skill_comes_back_as_it_was_added(nova: Nova, tmp_path: Path) -> None:
     again = nova("skills", "get", "rhyme", str(copy))
     assert again.code == 1
     assert "is there already" in again.err
-    assert nova.good("skills", "remove", "rhyme").out == "removed rhyme\n"
+    assert nova.good("skills", "delete", "rhyme").out == "deleted rhyme\n"
     assert nova("skills", "show", "rhyme").code == 1
 
 

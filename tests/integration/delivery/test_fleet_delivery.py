@@ -79,5 +79,5 @@ async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
         assert (await command("webhooks", "enable", webhook_id, "--json")).json["enabled"] is True
         edited = await command("webhooks", "edit", webhook_id, "--kind", "note", "--agent", "nova", "--json")
         assert (edited.json["kinds"], edited.json["agent_id"]) == (["note"], "nova")
-        assert (await command("webhooks", "delete", webhook_id, "--json")).json == {"id": webhook_id, "deleted": True}
+        assert (await command("webhooks", "delete", webhook_id, "--json")).json == {"deleted": [webhook_id]}
         assert "No webhooks" in (await command("webhooks", "list")).err

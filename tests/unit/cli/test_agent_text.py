@@ -112,7 +112,7 @@ def test_the_same_key_in_two_mappings_is_no_duplicate(tmp_path: Path) -> None:
 
 def test_all_fields_that_are_set_are_shown() -> None:
     shown = dict(agent_facts(_view(**WHOLE)))
-    text = "\n".join(shown.values())
+    text = "\n".join(map(str, shown.values()))
     for part in (
         *("Does all.", "'whole'", "- a list", "on Fridays.", "/srv/data", "memory (only memory_list)", '"deep"'),
         *("juggling", "unrestricted", "ask: mcp__* where '*push*'", "git *", "rm *", "make *", "opus", "anthropic"),

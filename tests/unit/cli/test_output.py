@@ -8,7 +8,7 @@ from rich.tree import Tree
 
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Output, age, short, stamp
-from nova_workers.cli.terminal.table_layout import Column, lay_out
+from nova_workers.cli.terminal.table_layout import Heading, lay_out
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import BulkCanceled
 from tests.requirements import proves
@@ -44,7 +44,7 @@ def test_a_terminal_shows_ids_whole_cuts_texts_and_names_omitted_columns(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     screen, notes = Screen(), io.StringIO()
-    columns: tuple[Column, ...] = ("id", "status", ("message", "text"), ("created", "spare"), ("cost", "spare"))
+    columns: tuple[Heading, ...] = ("id", "status", ("message", "text"), ("created", "spare"), ("cost", "spare"))
     rows = [(RUN, "succeeded", "words " * 20, "2026-03-01 12:00:00", "$0.0012 in all")]
     Output(json_mode=False, stdout=screen, stderr=notes).table(columns, rows)
     heading, _, line, *_ = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.getvalue().splitlines()]
@@ -56,14 +56,14 @@ def test_a_terminal_shows_ids_whole_cuts_texts_and_names_omitted_columns(
 
 
 def test_empty_columns_are_omitted_before_others() -> None:
-    columns: tuple[Column, ...] = ("id", ("active run", "spare"), ("updated", "spare"))
+    columns: tuple[Heading, ...] = ("id", ("active run", "spare"), ("updated", "spare"))
     layout = lay_out(columns, [(RUN, "", "2026-03-01 12:00:00")], width=52, gap=2)
     assert layout is not None
     assert (layout.widths, layout.left_out) == ({0: 30, 2: 19}, ("active run",))
 
 
 def test_texts_share_the_remaining_width() -> None:
-    columns: tuple[Column, ...] = ("id", ("a", "text"), ("b", "text"), ("c", "text"))
+    columns: tuple[Heading, ...] = ("id", ("a", "text"), ("b", "text"), ("c", "text"))
     layout = lay_out(columns, [("x" * 10, "y" * 100, "y" * 15, "y" * 100)], width=80, gap=2)
     assert layout is not None
     assert layout.widths == {0: 10, 1: 25, 2: 15, 3: 24}
