@@ -40,7 +40,7 @@
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from nova_workers.base.vocabulary import BudgetKind, OutageReason
 
@@ -83,9 +83,12 @@ __all__ = [
     "Unstorable",
     "VersionMismatch",
     "deleted",
+    "existing",
     "in_one_line",
     "missing",
 ]
+
+T = TypeVar("T")
 
 EngineErrorKind = Literal[
     "context_overflow",
@@ -435,6 +438,17 @@ def missing(kind: str, id_: object, hint: str = "", /, **fields: object) -> NotF
     """
     text = f"There is no {_SPELT_KINDS.get(kind, kind.replace('_', ' '))} {id_!r}."
     return NotFound(f"{text} {hint}" if hint else text, kind=kind, id=id_, **fields)
+
+
+def existing(thing: T | None, kind: str, id_: object, hint: str = "", /, **fields: object) -> T:
+    """Return a thing that was looked for, such as a row. The other arguments are those of `missing`.
+
+    Raises:
+        NotFound: It is None.
+    """
+    if thing is None:
+        raise missing(kind, id_, hint, **fields)
+    return thing
 
 
 def deleted(kind: str, id_: object, hint: str = "", /, **fields: object) -> Gone:

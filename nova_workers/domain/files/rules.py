@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.errors import existing
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.domain.delivery.rules.from_agents import add_to_outbox
@@ -117,10 +117,7 @@ async def get_file(database: Database, tenant_id: str, file_id: str) -> SentFile
         NotFound: The tenant has no such file.
     """
     async with database.connection() as connection:
-        file = await ledger.get_file(connection, tenant_id, file_id)
-    if file is None:
-        raise _unknown(file_id)
-    return file
+        return existing(await ledger.get_file(connection, tenant_id, file_id), "file", file_id)
 
 
 async def read_file(database: Database, tenant_id: str, file_id: str) -> tuple[SentFileView, bytes]:
@@ -130,10 +127,7 @@ async def read_file(database: Database, tenant_id: str, file_id: str) -> tuple[S
         NotFound: The tenant has no such file.
     """
     async with database.connection() as connection:
-        found = await ledger.read_file(connection, tenant_id, file_id)
-    if found is None:
-        raise _unknown(file_id)
-    return found
+        return existing(await ledger.read_file(connection, tenant_id, file_id), "file", file_id)
 
 
 async def delete_file(database: Database, tenant_id: str, file_id: str) -> None:
@@ -143,11 +137,5 @@ async def delete_file(database: Database, tenant_id: str, file_id: str) -> None:
         NotFound: The tenant has no such file.
     """
     async with database.transaction() as connection:
-        agent_id = await ledger.delete_file(connection, tenant_id, file_id)
-        if agent_id is None:
-            raise _unknown(file_id)
+        agent_id = existing(await ledger.delete_file(connection, tenant_id, file_id), "file", file_id)
         await withdraw(connection, tenant_id, agent_id, "file", field="file_id", named=file_id)
-
-
-def _unknown(file_id: str) -> NotFound:
-    return missing("file", file_id)

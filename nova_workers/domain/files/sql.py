@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = ["add_file", "delete_file", "find_same_file", "get_file", "list_files", "read_file"]
 
@@ -71,7 +71,7 @@ async def add_file(
         caption=caption,
         content=content,
     )
-    return _view(row)
+    return SentFileView(**row)
 
 
 async def find_same_file(
@@ -91,19 +91,19 @@ async def find_same_file(
     row = await connection.fetchrow(
         _FIND_SAME, tenant_id=sender.tenant_id, file_ids=[row["id"] for row in rows], content=content
     )
-    return None if row is None else _view(row)
+    return None if row is None else SentFileView(**row)
 
 
 async def get_file(connection: Connection, tenant_id: str, file_id: str) -> SentFileView | None:
     """Return a file without its content."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, file_id=file_id)
-    return None if row is None else _view(row)
+    return None if row is None else SentFileView(**row)
 
 
 async def read_file(connection: Connection, tenant_id: str, file_id: str) -> tuple[SentFileView, bytes] | None:
     """Return a file and its content."""
     row = await connection.fetchrow(_READ, tenant_id=tenant_id, file_id=file_id)
-    return None if row is None else (_view(row), row["content"])
+    return None if row is None else (SentFileView(**row), row["content"])
 
 
 async def delete_file(connection: Connection, tenant_id: str, file_id: str) -> str | None:
@@ -128,8 +128,4 @@ async def list_files(
         rows = await connection.fetch(_LIST_OF_AGENT, **given, agent_id=agent_id)
     else:
         rows = await connection.fetch(_LIST, **given)
-    return [_view(row) for row in rows]
-
-
-def _view(row: Row) -> SentFileView:
-    return SentFileView.model_validate(dict(row))
+    return [SentFileView(**row) for row in rows]

@@ -8,7 +8,7 @@ from datetime import datetime
 from nova_workers.base.errors import LimitExceeded
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = ["MAX_CONTENT_CHARS", "MAX_MEMORIES", "Memory", "delete_memory", "list_memories", "save_memory"]
 
@@ -72,7 +72,7 @@ async def save_memory(connection: Connection, tenant_id: str, agent_id: str, con
             f"There are {MAX_MEMORIES} memories already, which is the most. Delete those that no longer matter.",
             limit=MAX_MEMORIES,
         )
-    return _memory(row)
+    return Memory(**row)
 
 
 async def list_memories(
@@ -86,7 +86,7 @@ async def list_memories(
         before: Only those saved before the memory with this id.
     """
     return tuple(
-        _memory(row)
+        Memory(**row)
         for row in await connection.fetch(_LIST, tenant_id=tenant_id, contains=contains, before=before, limit=limit)
     )
 
@@ -94,7 +94,3 @@ async def list_memories(
 async def delete_memory(connection: Connection, tenant_id: str, memory_id: str) -> bool:
     """Delete a memory. Returns whether there was one in this tenant."""
     return await connection.fetchval(_DELETE, tenant_id=tenant_id, memory_id=memory_id) is not None
-
-
-def _memory(row: Row) -> Memory:
-    return Memory(row["id"], row["agent_id"], row["content"], row["created_at"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.notes import NoteSummary, NoteView
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = ["add_note", "count_notes", "delete_note", "get_note", "list_notes", "lock_note", "write_note"]
 
@@ -75,7 +75,7 @@ async def add_note(
         pinned=pinned,
         at_most=at_most,
     )
-    return None if row is None else _view(row)
+    return None if row is None else NoteView(**row)
 
 
 async def count_notes(connection: Connection, tenant_id: str, agent_id: str) -> int:
@@ -86,13 +86,13 @@ async def count_notes(connection: Connection, tenant_id: str, agent_id: str) -> 
 async def get_note(connection: Connection, tenant_id: str, note_id: str) -> NoteView | None:
     """Return a note."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, note_id=note_id)
-    return None if row is None else _view(row)
+    return None if row is None else NoteView(**row)
 
 
 async def lock_note(connection: Connection, tenant_id: str, note_id: str) -> NoteView | None:
     """Return a note, locked until the transaction ends."""
     row = await connection.fetchrow(_LOCK, tenant_id=tenant_id, note_id=note_id)
-    return None if row is None else _view(row)
+    return None if row is None else NoteView(**row)
 
 
 async def write_note(connection: Connection, tenant_id: str, note: NoteView) -> NoteView:
@@ -106,7 +106,7 @@ async def write_note(connection: Connection, tenant_id: str, note: NoteView) -> 
         shared=note.shared,
         pinned=note.pinned,
     )
-    return _view(row)
+    return NoteView(**row)
 
 
 async def delete_note(connection: Connection, tenant_id: str, note_id: str) -> None:
@@ -139,8 +139,4 @@ async def list_notes(
     rows = await connection.fetch(
         query, tenant_id=tenant_id, before=before, pinned=pinned, shared=shared, limit=limit, agent_id=agent
     )
-    return [NoteSummary.model_validate(dict(row)) for row in rows]
-
-
-def _view(row: Row) -> NoteView:
-    return NoteView.model_validate(dict(row))
+    return [NoteSummary(**row) for row in rows]

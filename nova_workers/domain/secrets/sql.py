@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.base.errors import missing
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.base.errors import existing
+from nova_workers.ledger.database import Connection
 
 __all__ = [
     "SecretRow",
@@ -103,7 +103,7 @@ async def put_secret(
         updated_by=updated_by,
     )
     assert row is not None  # noqa: S101 - the statement returns its row or raises
-    return _secret(row)
+    return SecretRow(**row)
 
 
 async def count_secrets(connection: Connection, tenant_id: str, *, beside: str) -> int:
@@ -115,7 +115,9 @@ async def list_secrets(
     connection: Connection, tenant_id: str, *, after: str | None, limit: int
 ) -> tuple[SecretRow, ...]:
     """Return a tenant's secrets by name, from after a name."""
-    return tuple(_secret(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit))
+    return tuple(
+        SecretRow(**row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit)
+    )
 
 
 async def fetch_secrets(
@@ -123,7 +125,7 @@ async def fetch_secrets(
 ) -> tuple[SecretRow, ...]:
     """Return a tenant's secrets with one of these names; None for all."""
     wanted = None if names is None else list(names)
-    return tuple(_secret(row) for row in await connection.fetch(_FETCH, tenant_id=tenant_id, names=wanted))
+    return tuple(SecretRow(**row) for row in await connection.fetch(_FETCH, tenant_id=tenant_id, names=wanted))
 
 
 async def delete_secret(connection: Connection, tenant_id: str, name: str) -> None:
@@ -132,8 +134,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
     Raises:
         NotFound: There is no secret of this name.
     """
-    if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
-        raise missing("secret", name)
+    existing(await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name), "secret", name)
 
 
 async def lock_under_other_keys(
@@ -147,7 +148,7 @@ async def lock_under_other_keys(
         limit: Most that are returned.
     """
     return tuple(
-        _secret(row)
+        SecretRow(**row)
         for row in await connection.fetch(
             _LOCK_NOT_UNDER, key_id=key_id, after_tenant_id=after[0], after_name=after[1], limit=limit
         )
@@ -169,7 +170,3 @@ async def replace_ciphertext(connection: Connection, row: SecretRow, *, cipherte
 async def count_under_other_keys(connection: Connection, key_id: str) -> int:
     """Return how many secrets of all tenants are under other master keys."""
     return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
-
-
-def _secret(row: Row) -> SecretRow:
-    return SecretRow(**row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova_workers.base.errors import LimitExceeded, NotFound, missing
+from nova_workers.base.errors import LimitExceeded, NotFound, existing
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.skills import (
     SkillDetail,
@@ -133,9 +133,7 @@ async def get_skill(connection: Connection, tenant_id: str, name: str) -> SkillD
     Raises:
         NotFound: There is no such skill.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, name=name)
-    if row is None:
-        raise _unknown(name)
+    row = existing(await connection.fetchrow(_GET, tenant_id=tenant_id, name=name), "skill", name)
     return SkillDetail(**_seen(row), skill_md=row["skill_md"])
 
 
@@ -185,8 +183,7 @@ async def delete_skill(connection: Connection, tenant_id: str, name: str) -> Non
     Raises:
         NotFound: There is no such skill.
     """
-    if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
-        raise _unknown(name)
+    existing(await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name), "skill", name)
 
 
 async def specs_with_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, AgentSpec]:
@@ -202,10 +199,6 @@ async def specs_with_skills(connection: Connection, tenant_id: str, names: Seque
 async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *, limit: int) -> list[str]:
     """Return ids of agents to which a skill is assigned."""
     return [row["id"] for row in await connection.fetch(_AGENTS, tenant_id=tenant_id, name=name, limit=limit)]
-
-
-def _unknown(name: str) -> NotFound:
-    return missing("skill", name)
 
 
 def _seen(row: Row) -> dict[str, Any]:

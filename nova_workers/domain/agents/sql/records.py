@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nova_workers.base.errors import Conflict, NotFound, VersionMismatch, deleted, missing
+from nova_workers.base.errors import Conflict, NotFound, VersionMismatch, deleted, existing
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
@@ -249,9 +249,7 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
         Gone: It was deleted.
         AgentRenamed: It is a former id.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id)
-    if row is None:
-        raise missing("agent", agent_id)
+    row = existing(await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id), "agent", agent_id)
     if row["renamed_to"] is not None:
         raise renamed(agent_id, row["renamed_to"])
     if row["deleted_at"] is not None:
@@ -348,12 +346,4 @@ def _json(spec: AgentSpec) -> dict[str, object]:
 
 
 def _view(row: Row) -> AgentView:
-    return AgentView(
-        id=row["id"],
-        version=row["version"],
-        spec=read_stored(AgentSpec.model_validate, row["spec"]),
-        created_by=row["created_by"],
-        renamed_from=row["renamed_from"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
+    return AgentView.model_validate({**row, "spec": read_stored(AgentSpec.model_validate, row["spec"])})

@@ -78,14 +78,14 @@ async def list_audit(
     """Return a tenant's records, newest first, from before the id `before`."""
     conditions, given = _conditions(which, before=before)
     rows = await connection.fetch(_LIST.format(conditions=conditions), tenant_id=tenant_id, limit=limit, **given)
-    return [AuditEventView.model_validate(dict(row)) for row in rows]
+    return [AuditEventView(**row) for row in rows]
 
 
 async def get_audit_events(connection: Connection, tenant_id: str, ids: Sequence[str]) -> list[AuditEventView]:
     """Return those of these records that there are, oldest first."""
     statement = _IN_ORDER.format(conditions=f" AND {_CONDITIONS['ids']}")
     rows = await connection.fetch(statement, tenant_id=tenant_id, ids=list(ids))
-    return [AuditEventView.model_validate(dict(row)) for row in rows]
+    return [AuditEventView(**row) for row in rows]
 
 
 async def read_audit(snapshot: Snapshot, tenant_id: str, which: AuditFilter) -> AsyncGenerator[AuditEventView]:
@@ -94,7 +94,7 @@ async def read_audit(snapshot: Snapshot, tenant_id: str, which: AuditFilter) -> 
     statement = _IN_CHAIN.format(conditions=conditions)
     async with aclosing(snapshot.rows(statement, at_once=_ROWS_AT_ONCE, tenant_id=tenant_id, **given)) as rows:
         async for row in rows:
-            yield AuditEventView.model_validate(dict(row))
+            yield AuditEventView(**row)
 
 
 async def get_audit_chain(connection: Connection, tenant_id: str) -> AuditChainView:

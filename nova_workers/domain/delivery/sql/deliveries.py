@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.base.errors import IllegalTransition, missing
+from nova_workers.base.errors import IllegalTransition, existing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, Sender
@@ -141,7 +141,7 @@ async def list_deliveries(
         rows = await connection.fetch(_LIST, **given)
     else:
         rows = await connection.fetch(_LIST_OF_AGENT, **given, agent_id=agent_id)
-    return [DeliveryView.model_validate(dict(row)) for row in rows]
+    return [DeliveryView(**row) for row in rows]
 
 
 async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str) -> DeliveryView:
@@ -150,10 +150,10 @@ async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str)
     Raises:
         NotFound: There is none in this tenant.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, delivery_id=delivery_id)
-    if row is None:
-        raise missing("delivery", delivery_id)
-    return DeliveryView.model_validate(dict(row))
+    row = existing(
+        await connection.fetchrow(_GET, tenant_id=tenant_id, delivery_id=delivery_id), "delivery", delivery_id
+    )
+    return DeliveryView(**row)
 
 
 async def replay_delivery(connection: Connection, tenant_id: str, delivery: DeliveryView) -> DeliveryView:
@@ -164,7 +164,7 @@ async def replay_delivery(connection: Connection, tenant_id: str, delivery: Deli
     """
     row = await connection.fetchrow(_REPLAY, tenant_id=tenant_id, delivery_id=delivery.id)
     if row is not None:
-        return DeliveryView.model_validate(dict(row))
+        return DeliveryView(**row)
     where = "is in the inbox, which is not sent anywhere" if delivery.target == INBOX else "is on its way already"
     raise IllegalTransition(f"The delivery {delivery.id!r} {where}.", delivery_id=delivery.id)
 
@@ -178,7 +178,7 @@ async def close_delivery(connection: Connection, tenant_id: str, delivery_id: st
     """
     row = await connection.fetchrow(_CLOSE, tenant_id=tenant_id, delivery_id=delivery_id)
     if row is not None:
-        return DeliveryView.model_validate(dict(row))
+        return DeliveryView(**row)
     delivery = await get_delivery(connection, tenant_id, delivery_id)
     if delivery.status == "closed":
         return delivery

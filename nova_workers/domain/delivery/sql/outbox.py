@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
 from nova_workers.domain.upkeep.sql.restored import HOLDS_DELIVERIES
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = [
     "FailedAttempt",
@@ -166,7 +166,7 @@ class Failing:
 
 async def take_unrouted(connection: Connection, *, limit: int) -> list[DeliveryItem]:
     """Take inbox items that were not routed, and mark them. Call it in the transaction that adds their copies."""
-    return [_item(row) for row in await connection.fetch(_TAKE_UNROUTED, limit=limit)]
+    return [DeliveryItem(**row) for row in await connection.fetch(_TAKE_UNROUTED, limit=limit)]
 
 
 async def add_deliveries(connection: Connection, deliveries: Sequence[NewDelivery]) -> None:
@@ -220,7 +220,7 @@ async def claim_deliveries(
         limit=limit,
         lease=lease,
     )
-    return [_item(row) for row in rows]
+    return [DeliveryItem(**row) for row in rows]
 
 
 async def settle_delivered(connection: Connection, item: DeliveryItem, response_status: int | None) -> bool:
@@ -292,7 +292,3 @@ async def count_failure(
         error=error,
     )
     return None if row is None else Failing(row["enabled"], row["url"], row["failures"], row["disabled_reason"])
-
-
-def _item(row: Row) -> DeliveryItem:
-    return DeliveryItem(**dict(row))

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.base.errors import Unauthenticated, missing
+from nova_workers.base.errors import Unauthenticated, existing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = [
     "DEFAULT_TENANT_ID",
@@ -134,7 +134,7 @@ async def create_key(
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
     )
-    return KeyCreated.model_validate({**dict(row or {}), "key": secret})
+    return KeyCreated(**(row or {}), key=secret)
 
 
 async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedKey | None:
@@ -164,14 +164,12 @@ async def identify_key(connection: Connection, tenant_id: str, key_id: str) -> K
     row = await connection.fetchrow(_IDENTIFY, tenant_id=tenant_id, key_id=key_id)
     if row is None:
         raise Unauthenticated(f"The API key {key_id!r} was deleted with its tenant.", key_id=key_id)
-    return KeyIdentity.model_validate(dict(row))
+    return KeyIdentity(**row)
 
 
 async def list_keys(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[KeyView]:
     """Return the tenant's keys, newest first, from before the id `before`."""
-    return [
-        _view(row, row["id"]) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
-    ]
+    return [KeyView(**row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)]
 
 
 async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> KeyView:
@@ -180,10 +178,5 @@ async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> Key
     Raises:
         NotFound: There is no such key.
     """
-    return _view(await connection.fetchrow(_REVOKE, tenant_id=tenant_id, key_id=key_id), key_id)
-
-
-def _view(row: Row | None, key_id: str) -> KeyView:
-    if row is None:
-        raise missing("key", key_id)
-    return KeyView.model_validate(dict(row))
+    row = existing(await connection.fetchrow(_REVOKE, tenant_id=tenant_id, key_id=key_id), "key", key_id)
+    return KeyView(**row)

@@ -78,7 +78,7 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
             )
         by = f"by {held['holder']!r} until {held['expires_at'].isoformat()}"
         raise Conflict(f"The lease {name!r} is held {by}. Try again later.", name=name)
-    return LeaseView.model_validate({**dict(row), "token": token})
+    return LeaseView(**row, token=token)
 
 
 async def renew_lease(
@@ -103,4 +103,4 @@ async def renew_lease(
     )
     if row is None:
         raise Conflict(f"The lease {name!r} is not held under this token. Acquire it again.", name=name)
-    return LeaseView.model_validate(dict(row))
+    return LeaseView(**row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
@@ -57,5 +57,8 @@ async def end_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_
     Raises:
         NotFound: It has ended, or is of another key.
     """
-    if await connection.fetchval(_END, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id) is None:
-        raise missing("session", sign_in_id)
+    existing(
+        await connection.fetchval(_END, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id),
+        "session",
+        sign_in_id,
+    )

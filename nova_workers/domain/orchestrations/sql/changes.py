@@ -21,7 +21,7 @@ from nova_workers.ledger.database import Connection, Row
 __all__ = ["changed_now", "news_of_agents", "news_of_message", "open_questions", "recorded_news"]
 
 _AGENTS = """
-SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
+SELECT a.id AS agent_id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
        a.error_message, a.run_id, a.state_at AS at,
        ARRAY(SELECT DISTINCT e.id
                FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = 'message',
@@ -31,13 +31,15 @@ SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activatio
  WHERE a.orchestration_id = :id
 """
 _MESSAGES = """
-SELECT m.id, m.type, m.source_id, m.target_id, m.correlation_id, m.payload->>'text' AS text,
+SELECT m.id AS message_id, m.type AS message_type, m.source_id, m.target_id, m.correlation_id,
+       COALESCE(m.payload->>'text', '') AS text,
        (m.payload->>'percent')::float8 AS percent, m.created_at AS at
   FROM orchestration_messages m
  WHERE m.orchestration_id = :id
 """
 _END = """
-SELECT o.id, o.master_id, a.run_id, a.state, a.summary, a.error_code, a.error_message, o.finished_at AS at
+SELECT o.id AS orchestration_id, o.master_id, a.run_id, a.state, a.summary, a.error_code, a.error_message,
+       o.finished_at AS at
   FROM orchestrations o JOIN orchestration_agents a ON a.id = o.master_id
  WHERE o.id = :id AND o.finished_at IS NOT NULL
 """
@@ -88,10 +90,13 @@ async def news_of_message(connection: Connection, orchestration_id: str, message
 
 async def recorded_news(connection: Connection, orchestration_id: str) -> list[tuple[datetime, TreeRecord]]:
     """Return what the ledger has of the past of a tree, oldest first: messages, latest states and the end."""
+    messages = await connection.fetch(_MESSAGES_ALL, id=orchestration_id)
+    agents = await connection.fetch(_AGENTS_ALL, id=orchestration_id)
+    ended = await connection.fetch(_END, id=orchestration_id)
     rows = [
-        *((row["at"], 0, row["id"], _sent(row)) for row in await connection.fetch(_MESSAGES_ALL, id=orchestration_id)),
-        *((row["at"], 1, row["id"], _moved(row)) for row in await connection.fetch(_AGENTS_ALL, id=orchestration_id)),
-        *((row["at"], 2, row["id"], _ended(row)) for row in await connection.fetch(_END, id=orchestration_id)),
+        *((row["at"], 0, row["message_id"], _sent(row)) for row in messages),
+        *((row["at"], 1, row["agent_id"], _moved(row)) for row in agents),
+        *((row["at"], 2, row["master_id"], _ended(row)) for row in ended),
     ]
     return [(at, record) for at, _, _, record in sorted(rows, key=lambda each: each[:3])]
 
@@ -106,36 +111,11 @@ def _news(orchestration_id: str, records: Sequence[TreeRecord]) -> TreeNews:
 
 
 def _moved(row: Row | Mapping[str, Any]) -> TreeRecord:
-    event = AgentStateChanged(
-        at=row["at"],
-        agent_id=row["id"],
-        parent_id=row["parent_id"],
-        depth=row["depth"],
-        role=row["role"],
-        name=row["name"],
-        state=row["state"],
-        model=row["model"],
-        activations=row["activations"],
-        waits_for=tuple(row["waits_for"]),
-        summary=row["summary"],
-        error_code=row["error_code"],
-        error_message=row["error_message"],
-    )
-    return TreeRecord(agent_id=row["id"], run_id=row["run_id"], event=event)
+    return TreeRecord(agent_id=row["agent_id"], run_id=row["run_id"], event=AgentStateChanged(**row))
 
 
 def _sent(row: Row | Mapping[str, Any]) -> TreeRecord:
-    event = AgentMessageSent(
-        at=row["at"],
-        message_id=row["id"],
-        message_type=row["type"],
-        source_id=row["source_id"],
-        target_id=row["target_id"],
-        correlation_id=row["correlation_id"],
-        text=row["text"] or "",
-        percent=row["percent"],
-    )
-    return TreeRecord(agent_id=row["source_id"] or row["target_id"], event=event)
+    return TreeRecord(agent_id=row["source_id"] or row["target_id"], event=AgentMessageSent(**row))
 
 
 def _asked(row: Row) -> TreeRecord:
@@ -144,12 +124,4 @@ def _asked(row: Row) -> TreeRecord:
 
 
 def _ended(row: Row | Mapping[str, Any]) -> TreeRecord:
-    event = OrchestrationEnd(
-        at=row["at"],
-        orchestration_id=row["id"],
-        state=row["state"],
-        summary=row["summary"],
-        error_code=row["error_code"],
-        error_message=row["error_message"],
-    )
-    return TreeRecord(agent_id=row["master_id"], run_id=row["run_id"], event=event)
+    return TreeRecord(agent_id=row["master_id"], run_id=row["run_id"], event=OrchestrationEnd(**row))

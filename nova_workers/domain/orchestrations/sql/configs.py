@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.base.errors import NotFound, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigView
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "not_at", "put_config"]
 
@@ -77,7 +77,7 @@ async def put_config(
         _PUT, tenant_id=tenant_id, text=text, models_text=models_text, created_by=created_by, expected=expected
     )
     if row is not None:
-        return _view(row)
+        return OrchestrationConfigView(**row)
     newest = await get_config(connection, tenant_id)
     if expected != newest.version:
         raise not_at(expected, newest.version)
@@ -102,7 +102,7 @@ async def configured_tenants(connection: Connection) -> list[str]:
 async def get_config(connection: Connection, tenant_id: str) -> OrchestrationConfigView:
     """Return the newest configuration; version 0 without any text if none was ever stored."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, version=None)
-    return _UNWRITTEN if row is None else _view(row)
+    return _UNWRITTEN if row is None else OrchestrationConfigView(**row)
 
 
 async def get_config_version(connection: Connection, tenant_id: str, version: int) -> OrchestrationConfigView:
@@ -115,7 +115,7 @@ async def get_config_version(connection: Connection, tenant_id: str, version: in
     if row is None:
         text = f"The configuration of orchestrations has no version {version}."
         raise NotFound(text, kind="orchestration_config_version", id=version)
-    return _view(row)
+    return OrchestrationConfigView(**row)
 
 
 async def list_config_versions(
@@ -123,22 +123,4 @@ async def list_config_versions(
 ) -> list[OrchestrationConfigInfo]:
     """Return versions, newest first, those before `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
-    return [
-        OrchestrationConfigInfo(
-            version=row["version"],
-            created_by=row["created_by"],
-            created_at=row["created_at"],
-            size_bytes=row["size_bytes"],
-        )
-        for row in rows
-    ]
-
-
-def _view(row: Row) -> OrchestrationConfigView:
-    return OrchestrationConfigView(
-        version=row["version"],
-        text=row["text"],
-        models_text=row["models_text"],
-        created_by=row["created_by"],
-        created_at=row["created_at"],
-    )
+    return [OrchestrationConfigInfo(**row) for row in rows]

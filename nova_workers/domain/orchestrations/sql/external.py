@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.base.errors import OrchestrationError, missing
+from nova_workers.base.errors import OrchestrationError, existing
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.domain.orchestrations.sql.agents import AGENT_COLUMNS, descriptor
@@ -36,9 +36,9 @@ async def find_external_master(connection: Connection, tenant_id: str, orchestra
         NotFound: No such orchestration in this tenant.
         OrchestrationError: Its master is an agent of the fleet.
     """
-    row = await connection.fetchrow(_MASTER, tenant_id=tenant_id, id=orchestration_id)
-    if row is None:
-        raise missing("orchestration", orchestration_id)
+    row = existing(
+        await connection.fetchrow(_MASTER, tenant_id=tenant_id, id=orchestration_id), "orchestration", orchestration_id
+    )
     values = dict(row)
     if not values.pop("is_external"):
         raise OrchestrationError(

@@ -155,7 +155,7 @@ async def end_judgement(connection: Connection, tenant_id: str, asked_at: dateti
 async def get_judgement(connection: Connection, tenant_id: str) -> JudgementView | None:
     """Return what was asked last; None if nothing was."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id)
-    return None if row is None else JudgementView.model_validate(dict(row))
+    return None if row is None else JudgementView(**row)
 
 
 async def get_scores(connection: Connection, tenant_id: str, *, days: int) -> ModelScores:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.base.errors import OrchestrationError, RunLost, missing
+from nova_workers.base.errors import OrchestrationError, RunLost, existing
 from nova_workers.base.vocabulary import RunQueue
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import OrchestrationLimits
@@ -92,9 +92,9 @@ async def frozen_config(connection: Connection, tenant_id: str, orchestration_id
     Raises:
         NotFound: No such orchestration in this tenant.
     """
-    row = await connection.fetchrow(_CONFIG, tenant_id=tenant_id, id=orchestration_id)
-    if row is None:
-        raise missing("orchestration", orchestration_id)
+    row = existing(
+        await connection.fetchrow(_CONFIG, tenant_id=tenant_id, id=orchestration_id), "orchestration", orchestration_id
+    )
     config: JsonObject = row["config"]
     return config
 
@@ -105,9 +105,9 @@ async def lock_tree(connection: Connection, tenant_id: str, orchestration_id: st
     Raises:
         NotFound: No such orchestration in this tenant.
     """
-    row = await connection.fetchrow(_LOCK, tenant_id=tenant_id, id=orchestration_id)
-    if row is None:
-        raise missing("orchestration", orchestration_id)
+    row = existing(
+        await connection.fetchrow(_LOCK, tenant_id=tenant_id, id=orchestration_id), "orchestration", orchestration_id
+    )
     return _tree(row)
 
 

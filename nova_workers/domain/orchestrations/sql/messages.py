@@ -10,11 +10,10 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import RoutedMessageType
 from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.orchestration import RoutedMessage
-from nova_workers.contracts.waits import AwaitMessages, wait_adapter
+from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.domain.orchestrations.sql.locking import LockedTree
-from nova_workers.domain.waits.sql.records import Wait
+from nova_workers.domain.waits.sql.records import Wait, wait_of
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.ledger.stored import read_stored
 
 __all__ = [
     "OpenWait",
@@ -164,7 +163,7 @@ async def send(
 async def find_sent(connection: Connection, tree: LockedTree, send_key: str) -> RoutedMessage | None:
     """Return the message that was sent with this key, if one was."""
     row = await connection.fetchrow(_SENT, orchestration_id=tree.id, send_key=send_key)
-    return None if row is None else _message(row)
+    return None if row is None else RoutedMessage(**row)
 
 
 async def pending(connection: Connection, agent_ids: Sequence[str]) -> list[RoutedMessage]:
@@ -195,13 +194,13 @@ async def find_question(
         target_id=parent_id,
         correlation_id=correlation_id,
     )
-    return None if row is None else _message(row)
+    return None if row is None else RoutedMessage(**row)
 
 
 async def open_waits(connection: Connection, orchestration_id: str) -> list[OpenWait]:
     """Return every open wait of the agents of a tree, oldest first."""
     rows = await connection.fetch(_OPEN_WAITS, orchestration_id=orchestration_id)
-    return [OpenWait(row["waiter"], _wait(row)) for row in rows]
+    return [OpenWait(row["waiter"], wait_of(row)) for row in rows]
 
 
 async def idle_agents(connection: Connection, agent_ids: Sequence[str]) -> set[str]:
@@ -214,33 +213,5 @@ async def unreported(connection: Connection, orchestration_id: str) -> list[Row]
     return await connection.fetch(_UNREPORTED, orchestration_id=orchestration_id)
 
 
-def _wait(row: Row) -> Wait:
-    return Wait(
-        id=row["id"],
-        tenant_id=row["tenant_id"],
-        run_id=row["run_id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        tool_call_id=row["tool_call_id"],
-        request=read_stored(wait_adapter.validate_python, row["request"]),
-        child_run_id=row["child_run_id"],
-        status=row["status"],
-        due_at=row["due_at"],
-        created_at=row["created_at"],
-    )
-
-
 def _messages(rows: Iterable[Row]) -> list[RoutedMessage]:
-    return [_message(row) for row in rows]
-
-
-def _message(row: Row) -> RoutedMessage:
-    return RoutedMessage(
-        id=row["id"],
-        orchestration_id=row["orchestration_id"],
-        type=row["type"],
-        source_id=row["source_id"],
-        target_id=row["target_id"],
-        payload=row["payload"],
-        correlation_id=row["correlation_id"],
-    )
+    return [RoutedMessage(**row) for row in rows]

@@ -64,7 +64,7 @@ class Report:
 async def find_report(connection: Connection, orchestration_id: str, *, master_run_id: str) -> Report | None:
     """Return where the end of an orchestration is to be reported. None: nowhere, or a run waits for it."""
     row = await connection.fetchrow(_REPORT, id=orchestration_id, master_run_id=master_run_id)
-    return None if row is None else Report(**dict(row))
+    return None if row is None else Report(**row)
 
 
 async def close_tree(connection: Connection, orchestration_id: str, *, closed: bool = True) -> None:

@@ -64,7 +64,8 @@ SELECT count(*) FROM kept
 """
 
 _LIST = """
-SELECT category, model, samples, success_rate, mean_cost_usd, mean_duration_ms, score, refreshed_at
+SELECT category, model, samples, success_rate, mean_cost_usd::float8 AS mean_cost_usd, mean_duration_ms, score,
+       refreshed_at
   FROM model_rankings
  WHERE tenant_id = :tenant_id
  ORDER BY category, model
@@ -116,16 +117,4 @@ async def refresh_rankings(connection: Connection, *, fresh_s: float, days: int)
 
 async def list_rankings(connection: Connection, tenant_id: str) -> list[Ranking]:
     """Return a tenant's rankings: at most one for each model and kind of work."""
-    return [
-        Ranking(
-            category=row["category"],
-            model=row["model"],
-            samples=row["samples"],
-            success_rate=row["success_rate"],
-            mean_cost_usd=None if row["mean_cost_usd"] is None else float(row["mean_cost_usd"]),
-            mean_duration_ms=row["mean_duration_ms"],
-            score=row["score"],
-            refreshed_at=row["refreshed_at"],
-        )
-        for row in await connection.fetch(_LIST, tenant_id=tenant_id)
-    ]
+    return [Ranking(**row) for row in await connection.fetch(_LIST, tenant_id=tenant_id)]

@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.errors import existing, missing
 from nova_workers.base.vocabulary import RunSource
 from nova_workers.contracts.http.orchestrations import (
-    AgentProgress,
-    OrchestrationError,
     OrchestrationMessageView,
     OrchestrationTree,
     OrchestrationView,
     TreeAgent,
-    TreeAgentBrief,
 )
-from nova_workers.contracts.http.wire import UsageView
 from nova_workers.contracts.orchestration import OrchestrationLimits
-from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView, WaitView
+from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
@@ -34,10 +30,16 @@ __all__ = [
 
 # Sums of turns; cost is null if no turn has a known price.
 _USED = """
-COALESCE(sum(t.input_tokens), 0)::bigint AS input_tokens, COALESCE(sum(t.output_tokens), 0)::bigint AS output_tokens,
-COALESCE(sum(t.cache_read_tokens), 0)::bigint AS cache_read_tokens,
-COALESCE(sum(t.cache_write_tokens), 0)::bigint AS cache_write_tokens,
-COALESCE(sum(t.reasoning_tokens), 0)::bigint AS reasoning_tokens, sum(t.cost_usd)::float8 AS cost_usd
+jsonb_build_object(
+    'input_tokens', COALESCE(sum(t.input_tokens), 0), 'output_tokens', COALESCE(sum(t.output_tokens), 0),
+    'cache_read_tokens', COALESCE(sum(t.cache_read_tokens), 0),
+    'cache_write_tokens', COALESCE(sum(t.cache_write_tokens), 0),
+    'reasoning_tokens', COALESCE(sum(t.reasoning_tokens), 0), 'cost_usd', sum(t.cost_usd)::float8) AS usage
+"""
+
+_ERROR = """
+CASE WHEN {agent}.error_code IS NOT NULL THEN
+    jsonb_build_object('code', {agent}.error_code, 'message', COALESCE({agent}.error_message, '')) END AS error
 """
 
 # Of an agent that was given no model: the one of its newest turn, which is the default of then.
@@ -55,14 +57,15 @@ SELECT COALESCE(jsonb_agg(DISTINCT e.id), '[]')
 """
 
 _ORCHESTRATIONS = f"""
-SELECT o.id, o.agent_id, o.master_id, o.thread_id, o.task, o.queue, o.source, o.config_version, o.limits, o.meta,
+SELECT o.id, o.agent_id, o.master_id, o.thread_id, o.task, o.queue, o.source, o.config_version,
+       o.limits AS frozen_limits, o.meta AS metadata,
        o.created_at, o.deadline_at, o.finished_at, o.is_external,
-       m.run_id, m.state, m.summary, m.error_code, m.error_message, {_MODEL_OF_MASTER}, used.*,
-       (SELECT jsonb_object_agg(c.state, c.agents)
+       m.run_id, m.state, m.summary, {_ERROR.format(agent="m")}, {_MODEL_OF_MASTER}, used.usage,
+       (SELECT COALESCE(jsonb_object_agg(c.state, c.agents), '{{}}')
           FROM (SELECT a.state, count(*) AS agents FROM orchestration_agents a
                  WHERE a.orchestration_id = o.id GROUP BY a.state) c) AS agents,
-       (SELECT jsonb_agg(jsonb_build_object('agent_id', a.id, 'name', a.name, 'state', a.state,
-                                            'waits_for', ({_WAITED_FOR})) ORDER BY a.id)
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object('agent_id', a.id, 'name', a.name, 'state', a.state,
+                                                     'waits_for', ({_WAITED_FOR})) ORDER BY a.id), '[]')
           FROM orchestration_agents a
          WHERE a.orchestration_id = o.id
            AND a.state IN ('WAITING_FOR_PARENT', 'WAITING_FOR_CHILD', 'WAITING_FOR_EXPERT')) AS waiting
@@ -95,15 +98,16 @@ SELECT o.id, o.created_at, o.finished_at,
 
 _TREE = f"""
 SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, {_MODEL_OF_AGENT}, a.cwd, a.tools, a.plugins,
-       a.permission_mode, a.expert_id, a.thread_id, a.run_id, a.activations, a.summary, a.artifacts, a.error_code,
-       a.error_message, a.progress, a.state_at, a.created_at, a.ended_at, used.*, ({_WAITED_FOR}) AS waits_for,
-       (SELECT jsonb_agg(jsonb_build_object(
+       a.permission_mode, a.expert_id, a.thread_id, a.run_id, a.activations, a.summary, a.artifacts,
+       {_ERROR.format(agent="a")}, a.progress, a.state_at, a.created_at, a.ended_at, used.usage,
+       ({_WAITED_FOR}) AS waits_for,
+       (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', w.id, 'run_id', r.id, 'thread_id', r.thread_id, 'agent_id', r.agent_id,
                    'tool_call_id', w.tool_call_id, 'request', w.request, 'child_run_id', w.child_run_id,
-                   'due_at', w.due_at, 'created_at', w.created_at) ORDER BY w.id)
+                   'due_at', w.due_at, 'created_at', w.created_at) ORDER BY w.id), '[]')
           FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = ANY(:kinds::text[])
          WHERE r.id = a.run_id AND r.status = 'waiting') AS waits,
-       held.hold, held.hold_detail, held.held_since, held.held_until
+       held.hold AS held_for, held.hold_detail, held.held_since, held.held_until
   FROM orchestration_agents a
   LEFT JOIN runs held ON held.id = a.run_id AND held.hold IS NOT NULL AND held.status = 'queued'
   CROSS JOIN LATERAL (SELECT {_USED} FROM turns t WHERE t.thread_id = a.thread_id) used
@@ -142,9 +146,9 @@ async def get_orchestration(connection: Connection, tenant_id: str, orchestratio
     Raises:
         NotFound: There is no such orchestration.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, id=orchestration_id)
-    if row is None:
-        raise _missing(orchestration_id)
+    row = existing(
+        await connection.fetchrow(_GET, tenant_id=tenant_id, id=orchestration_id), "orchestration", orchestration_id
+    )
     return _view(row)
 
 
@@ -171,10 +175,12 @@ async def tree_head(connection: Connection, tenant_id: str, orchestration_id: st
     Raises:
         NotFound: There is no such orchestration.
     """
-    row = await connection.fetchrow(_HEAD, tenant_id=tenant_id, id=orchestration_id, kinds=list(ANSWERABLE))
-    if row is None:
-        raise _missing(orchestration_id)
-    return TreeHead(**dict(row))
+    row = existing(
+        await connection.fetchrow(_HEAD, tenant_id=tenant_id, id=orchestration_id, kinds=list(ANSWERABLE)),
+        "orchestration",
+        orchestration_id,
+    )
+    return TreeHead(**row)
 
 
 async def get_tree(connection: Connection, tenant_id: str, orchestration_id: str) -> OrchestrationTree:
@@ -185,7 +191,7 @@ async def get_tree(connection: Connection, tenant_id: str, orchestration_id: str
     """
     rows = await connection.fetch(_TREE, tenant_id=tenant_id, id=orchestration_id, kinds=list(ANSWERABLE))
     if not rows:
-        raise _missing(orchestration_id)
+        raise missing("orchestration", orchestration_id)
     # An orchestration is inserted with its master, whose id is the lowest.
     return OrchestrationTree(id=orchestration_id, master_id=rows[0]["id"], agents=[_agent(row) for row in rows])
 
@@ -195,7 +201,7 @@ async def list_messages(
 ) -> list[OrchestrationMessageView]:
     """Return messages of an orchestration after `after`, oldest first."""
     rows = await connection.fetch(_MESSAGES, tenant_id=tenant_id, id=orchestration_id, after=after, limit=limit)
-    return [OrchestrationMessageView(**dict(row)) for row in rows]
+    return [OrchestrationMessageView(**row) for row in rows]
 
 
 async def orchestration_of_run(connection: Connection, tenant_id: str, run_id: str) -> tuple[str, str] | None:
@@ -204,88 +210,16 @@ async def orchestration_of_run(connection: Connection, tenant_id: str, run_id: s
     return None if row is None else (row["id"], row["master_id"])
 
 
-def _missing(orchestration_id: str) -> NotFound:
-    return missing("orchestration", orchestration_id)
-
-
 def _view(row: Row) -> OrchestrationView:
-    return OrchestrationView(
-        id=row["id"],
-        agent_id=row["agent_id"],
-        master_id=row["master_id"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        task=row["task"],
-        state=row["state"],
-        summary=row["summary"],
-        error=_error(row),
-        model=row["model"],
-        queue=row["queue"],
-        source=row["source"],
-        is_external=row["is_external"],
-        config_version=row["config_version"],
-        limits=read_stored(OrchestrationLimits.model_validate, row["limits"]),
-        usage=_usage(row),
-        agents=row["agents"] or {},
-        waiting=[TreeAgentBrief(**each) for each in row["waiting"] or ()],
-        metadata=row["meta"],
-        created_at=row["created_at"],
-        deadline_at=row["deadline_at"],
-        finished_at=row["finished_at"],
-    )
+    return OrchestrationView(**row, limits=read_stored(OrchestrationLimits.model_validate, row["frozen_limits"]))
 
 
 def _agent(row: Row) -> TreeAgent:
-    return TreeAgent(
-        id=row["id"],
-        parent_id=row["parent_id"],
-        depth=row["depth"],
-        role=row["role"],
-        name=row["name"],
-        state=row["state"],
-        prompt=row["prompt"],
-        model=row["model"],
-        cwd=row["cwd"],
-        tools=row["tools"],
-        plugins=row["plugins"],
-        permission_mode=row["permission_mode"],
-        expert_id=row["expert_id"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        activations=row["activations"],
-        summary=row["summary"],
-        artifacts=row["artifacts"],
-        error=_error(row),
-        progress=None if row["progress"] is None else AgentProgress(**row["progress"]),
-        waits_for=row["waits_for"],
-        waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
-        hold=_hold(row),
-        usage=_usage(row),
-        state_at=row["state_at"],
-        created_at=row["created_at"],
-        ended_at=row["ended_at"],
-    )
+    return TreeAgent(**row, hold=_hold(row))
 
 
 def _hold(row: Row) -> HoldView | None:
-    if row["hold"] is None:
+    if row["held_for"] is None:
         return None
     detail = read_stored(HoldDetail.model_validate, row["hold_detail"])
-    return HoldView.of(row["hold"], detail, row["held_since"], row["held_until"])
-
-
-def _error(row: Row) -> OrchestrationError | None:
-    if row["error_code"] is None:
-        return None
-    return OrchestrationError(code=row["error_code"], message=row["error_message"] or "")
-
-
-def _usage(row: Row) -> UsageView:
-    return UsageView(
-        input_tokens=row["input_tokens"],
-        output_tokens=row["output_tokens"],
-        cache_read_tokens=row["cache_read_tokens"],
-        cache_write_tokens=row["cache_write_tokens"],
-        reasoning_tokens=row["reasoning_tokens"],
-        cost_usd=row["cost_usd"],
-    )
+    return HoldView.of(row["held_for"], detail, row["held_since"], row["held_until"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import OrderState, RoleKind, WorkStopReason
 from nova_workers.contracts.waits import HoldDetail
 from nova_workers.ledger.database import Connection, Row
@@ -187,9 +187,7 @@ async def get_order(connection: Connection, tenant_id: str, order_id: str) -> Or
     Raises:
         NotFound: No such order in this tenant.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, order_id=order_id)
-    if row is None:
-        raise missing("work_order", order_id)
+    row = existing(await connection.fetchrow(_GET, tenant_id=tenant_id, order_id=order_id), "work_order", order_id)
     return order_row(row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.ledger.database import Connection
 
 __all__ = [
@@ -153,8 +153,7 @@ async def delete_secret(connection: Connection, tenant_id: str, secret_id: str) 
     Raises:
         NotFound: The tenant has no such secret.
     """
-    if await connection.fetchval(_DELETE, tenant_id=tenant_id, id=secret_id) is None:
-        raise missing("order_secret", secret_id)
+    existing(await connection.fetchval(_DELETE, tenant_id=tenant_id, id=secret_id), "order_secret", secret_id)
 
 
 async def lock_secrets_under_other_keys(

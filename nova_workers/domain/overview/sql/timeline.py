@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.overview.timeline import (
@@ -148,9 +148,11 @@ async def load_timeline(
     Raises:
         NotFound: There is no such run.
     """
-    row = await connection.fetchrow(_RUN, tenant_id=tenant_id, run_id=run_id, most=MAX_ENTRIES, chars=CUT_CHARS)
-    if row is None:
-        raise missing("run", run_id)
+    row = existing(
+        await connection.fetchrow(_RUN, tenant_id=tenant_id, run_id=run_id, most=MAX_ENTRIES, chars=CUT_CHARS),
+        "run",
+        run_id,
+    )
     sections = {section: row[section] for section in _SECTIONS}
     lists = {section: list(reversed(entries[:MAX_ENTRIES])) for section, entries in sections.items()}
     attempts = _attempts(row, lists.pop("attempts"))
@@ -191,7 +193,7 @@ async def _load_steps(
         return []
     calls: defaultdict[int, list[TimelineCall]] = defaultdict(list)
     for call in await connection.fetch(_CALLS, **key, first=rows[0]["step"], last=rows[-1]["step"]):
-        calls[call["step"]].append(TimelineCall.model_validate(dict(call)))
+        calls[call["step"]].append(TimelineCall(**call))
     claims = {attempt.attempt: attempt.started_at for attempt in attempts}
     return [_step(row, calls[row["step"]], claims, run) for row in rows]
 

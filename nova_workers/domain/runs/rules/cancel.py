@@ -9,7 +9,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.base.errors import IllegalTransition, InvalidInput, missing
+from nova_workers.base.errors import IllegalTransition, InvalidInput, existing
 from nova_workers.base.keys import run_events
 from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.contracts.content import ContentBlock
@@ -198,9 +198,7 @@ class Retrier:
 
 
 async def _refuse_past_queue(connection: Connection, tenant_id: str, run_id: str, verb: str) -> None:
-    status = await ledger.run_status(connection, tenant_id, run_id)
-    if status is None:
-        raise missing("run", run_id)
+    status = existing(await ledger.run_status(connection, tenant_id, run_id), "run", run_id)
     raise IllegalTransition(f"Run {run_id!r} is no longer queued ({status}); it cannot be {verb}.", status=status)
 
 

@@ -302,7 +302,7 @@ async def release_due(
 async def count_held(connection: Connection, tenant_id: str | None) -> list[HeldRuns]:
     """Return how many runs are held by which outage, of one tenant or of all; most first."""
     rows = await connection.fetch(_COUNT, tenant_id=tenant_id)
-    return [HeldRuns(**dict(row), advice=advice_for(row["outage"])) for row in rows]
+    return [HeldRuns(**row, advice=advice_for(row["outage"])) for row in rows]
 
 
 def _bells(rows: Sequence[Row]) -> list[Doorbell]:

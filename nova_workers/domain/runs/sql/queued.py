@@ -61,4 +61,4 @@ SELECT o.queue,
 async def count_queued(connection: Connection, tenant_id: str | None) -> list[QueuedGroup]:
     """Return how many of the oldest queued runs wait for what, of one tenant or of all; the largest group first."""
     rows = await connection.fetch(_COUNT, tenant_id=tenant_id, limit=MAX_QUEUED_COUNTED)
-    return [QueuedGroup(**dict(row)) for row in rows]
+    return [QueuedGroup(**row) for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.sql.filters import RunFilter, conditions_of
@@ -94,9 +94,7 @@ async def why_not_retried(connection: Connection, tenant_id: str, run_id: str) -
     Raises:
         NotFound: There is no such run.
     """
-    row = await connection.fetchrow(_WHY, tenant_id=tenant_id, run_id=run_id)
-    if row is None:
-        raise missing("run", run_id)
+    row = existing(await connection.fetchrow(_WHY, tenant_id=tenant_id, run_id=run_id), "run", run_id)
     return row["refusal"]
 
 

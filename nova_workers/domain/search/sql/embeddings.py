@@ -1,12 +1,12 @@
 """The search index of messages: their texts and vectors. Written by the embeddings effect, read by `messages`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from nova_workers.base.ids import new_id
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = [
     "MAX_VECTOR_CHARS",
@@ -185,7 +185,7 @@ async def texts_to_embed(
         model=model,
         max_chars=max_chars,
     )
-    return _texts(rows)
+    return [MessageText(**row) for row in rows]
 
 
 async def texts_of_turns_to_embed(
@@ -195,21 +195,7 @@ async def texts_of_turns_to_embed(
     rows = await connection.fetch(
         _TEXTS_OF_TURNS_TO_EMBED, tenant_id=tenant_id, turn_ids=list(turn_ids), model=model, max_chars=max_chars
     )
-    return _texts(rows)
-
-
-def _texts(rows: Iterable[Row]) -> list[MessageText]:
-    return [
-        MessageText(
-            tenant_id=row["tenant_id"],
-            agent_id=row["agent_id"],
-            thread_id=row["thread_id"],
-            message_id=row["message_id"],
-            text=row["text"],
-            said_at=row["said_at"],
-        )
-        for row in rows
-    ]
+    return [MessageText(**row) for row in rows]
 
 
 async def save_embeddings(connection: Connection, embedded: Sequence[EmbeddedMessage], *, model: str) -> None:

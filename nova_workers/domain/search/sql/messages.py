@@ -211,7 +211,8 @@ WITH {_BY_WORDS}, near AS (
      ORDER BY f.score DESC, f.message_id DESC
      LIMIT :limit
 )
-SELECT f.message_id, m.turn_id, u.depth, f.score, f.ways, f.thread_id, f.title, f.agent_id, f.role, f.said_at,
+SELECT f.message_id, m.turn_id, u.depth, f.score, f.ways AS found_by, f.thread_id, f.title AS thread_title,
+       f.agent_id, f.role, f.said_at,
        CASE WHEN char_length(f.content) <= {_EXCERPT_CHARS} THEN f.content
             WHEN f.part_at > {_BEFORE_PART_CHARS}
             THEN ' … ' || substr(f.content, f.part_at - {_BEFORE_PART_CHARS}, {_EXCERPT_CHARS}) || ' … '
@@ -284,16 +285,4 @@ def _mark(tenant_id: str, agent_id: str | None) -> str:
 
 
 def _hit(row: Row) -> SearchHit:
-    return SearchHit(
-        message_id=row["message_id"],
-        turn_id=row["turn_id"],
-        depth=row["depth"],
-        thread_id=row["thread_id"],
-        thread_title=row["title"],
-        agent_id=row["agent_id"],
-        role=said_role(row["role"]),
-        said_at=row["said_at"],
-        excerpt=row["excerpt"],
-        score=row["score"],
-        found_by=row["ways"],
-    )
+    return SearchHit.model_validate({**row, "role": said_role(row["role"])})

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.errors import NotFound, existing, missing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.http.tasks import TaskView
@@ -22,7 +22,7 @@ from nova_workers.domain.tasks.sql.threads import agent_exists, ensure_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["TaskChange", "change_tasks", "no_task"]
+__all__ = ["TaskChange", "change_tasks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TaskChange:
             Forbidden: The agent has no part in it.
         """
         if not await ledger.lock_tree(self.connection, self.tenant_id, task_id):
-            raise no_task(task_id)
+            raise missing("task", task_id)
         task = await self.read(task_id)
         if self.actor.agent_id is not None:
             above = await ledger.list_ancestors(self.connection, self.tenant_id, task_id)
@@ -59,10 +59,7 @@ class TaskChange:
         Raises:
             NotFound: There is no such task.
         """
-        task = await ledger.find_task(self.connection, self.tenant_id, task_id)
-        if task is None:
-            raise no_task(task_id)
-        return task
+        return existing(await ledger.find_task(self.connection, self.tenant_id, task_id), "task", task_id)
 
     async def record(self, task_id: int, kind: str, details: Mapping[str, Any]) -> None:
         """Add to the task's history. After a person's change the task is due at once, after an agent's as scheduled."""
@@ -141,8 +138,3 @@ async def change_tasks(work: Work, tenant_id: str, actor: TaskActor) -> AsyncGen
     """Open a change to tasks. After its commit the doorbells of its runs ring."""
     async with work.begin() as tx:
         yield TaskChange(tx, tenant_id, actor)
-
-
-def no_task(task_id: int) -> NotFound:
-    """Return the error for a number that no task of the tenant has."""
-    return missing("task", task_id)

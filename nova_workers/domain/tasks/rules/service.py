@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.base.errors import IllegalTransition
+from nova_workers.base.errors import IllegalTransition, existing
 from nova_workers.contracts.http.tasks import (
     TaskChangeView,
     TaskCreate,
@@ -20,7 +20,7 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.idempotency.sql import name_made, once
 from nova_workers.domain.prompts.rules.task import describe_task, task_section
-from nova_workers.domain.tasks.rules.change import TaskChange, change_tasks, no_task
+from nova_workers.domain.tasks.rules.change import TaskChange, change_tasks
 from nova_workers.domain.tasks.rules.plan import TaskPlans, write_new
 from nova_workers.domain.tasks.rules.rules import (
     PERSON,
@@ -88,10 +88,7 @@ class Tasks:
             NotFound: There is no such task.
         """
         async with self._database.connection() as connection:
-            task = await ledger.find_task(connection, tenant_id, task_id)
-        if task is None:
-            raise no_task(task_id)
-        return task
+            return existing(await ledger.find_task(connection, tenant_id, task_id), "task", task_id)
 
     async def list(
         self,

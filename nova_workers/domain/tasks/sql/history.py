@@ -65,4 +65,4 @@ async def list_changes(
 ) -> list[TaskChangeView]:
     """Return a task's changes, newest first, from before the revision `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, task_id=task_id, before=before, limit=limit)
-    return [TaskChangeView.model_validate(dict(row)) for row in rows]
+    return [TaskChangeView(**row) for row in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nova_workers.base.errors import Conflict, InvalidInput, missing
+from nova_workers.base.errors import Conflict, InvalidInput, existing
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantView
 from nova_workers.ledger.database import Connection
@@ -53,15 +53,13 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
     Raises:
         NotFound: There is no such tenant.
     """
-    row = await connection.fetchrow(_GET, id=tenant_id)
-    if row is None:
-        raise missing("tenant", tenant_id)
-    return TenantView.model_validate(dict(row))
+    row = existing(await connection.fetchrow(_GET, id=tenant_id), "tenant", tenant_id)
+    return TenantView(**row)
 
 
 async def list_tenants(connection: Connection, *, after: str | None, limit: int) -> list[TenantView]:
     """Return tenants by id, from after `after`."""
-    return [TenantView.model_validate(dict(row)) for row in await connection.fetch(_LIST, after=after, limit=limit)]
+    return [TenantView(**row) for row in await connection.fetch(_LIST, after=after, limit=limit)]
 
 
 async def get_ceilings(connection: Connection, tenant_id: str) -> Ceilings | None:

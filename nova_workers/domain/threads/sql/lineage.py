@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nova_workers.base.errors import InvalidInput, NotFound
-from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
+from nova_workers.contracts.http.wire import MessageView, TurnView
 from nova_workers.contracts.refusals import about_tools
 from nova_workers.ledger.database import Connection, Row
 
@@ -32,7 +32,13 @@ WITH RECURSIVE segments AS (
 
 _TURNS = f"""
 {_SEGMENTS}
-SELECT u.*, u.cost_usd::float8 AS cost,
+SELECT u.*, u.run_id IS NULL AND u.type = 'normal' AS imported,
+       jsonb_build_object('input_tokens', u.input_tokens, 'output_tokens', u.output_tokens,
+                          'cache_read_tokens', u.cache_read_tokens, 'cache_write_tokens', u.cache_write_tokens,
+                          'reasoning_tokens', u.reasoning_tokens, 'cost_usd', u.cost_usd::float8) AS usage,
+       CASE WHEN u.error_kind IS NOT NULL THEN
+           jsonb_build_object('kind', u.error_kind, 'message', COALESCE(u.error_message, ''), 'retryable', false)
+       END AS error,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', c.call_id, 'tool_name', c.tool_name, 'params', c.params, 'status', c.status,
                    'result', c.result, 'error', c.error, 'step', c.step, 'spawned_run_id', c.spawned_run_id,
@@ -42,7 +48,7 @@ SELECT u.*, u.cost_usd::float8 AS cost,
                        'reasoning_tokens', s.reasoning_tokens, 'cost_usd', s.cost_usd::float8) END,
                    'started_at', c.started_at, 'completed_at', c.completed_at) ORDER BY c.sequence), '[]')
           FROM tool_calls c LEFT JOIN usage s ON s.run_id = c.spawned_run_id
-         WHERE c.turn_id = u.id) AS calls
+         WHERE c.turn_id = u.id) AS tool_calls
   FROM segments s
  CROSS JOIN LATERAL (
         SELECT * FROM turns
@@ -135,7 +141,7 @@ async def list_messages(
         to_depth=_TOP if to_depth is None else to_depth,
         limit=limit,
     )
-    return [(_message(row), (row["depth"], row["seq"])) for row in rows]
+    return [(MessageView(**row), (row["depth"], row["seq"])) for row in rows]
 
 
 async def place_of_message(connection: Connection, tenant_id: str, thread_id: str, message_id: str) -> tuple[int, int]:
@@ -166,58 +172,10 @@ async def restore_content(connection: Connection, tenant_id: str, thread_id: str
     return [note for note in (row["refused_blocks"] or {}).values() if not about_tools(note)]
 
 
-def _message(row: Row) -> MessageView:
-    return MessageView(
-        id=row["id"],
-        turn_id=row["turn_id"],
-        thread_id=row["thread_id"],
-        kind=row["kind"],
-        role=row["role"],
-        content=row["content"],
-        created_at=row["created_at"],
-    )
-
-
 def _turn(row: Row) -> TurnView:
-    error = None
-    if row["error_kind"] is not None:
-        error = RunError(kind=row["error_kind"], message=row["error_message"] or "", retryable=False)
     left_out: Collection[str] = (row["refused_blocks"] or {}).values()
     return TurnView(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        run_id=row["run_id"],
-        parent_turn_id=row["parent_turn_id"],
-        depth=row["depth"],
-        type=row["type"],
-        imported=row["run_id"] is None and row["type"] == "normal",
-        status=row["status"],
-        agent_id=row["agent_id"],
-        agent_version=row["agent_version"],
-        engine=row["engine"],
-        model=row["model"],
-        provider=row["provider"],
-        role=row["role"],
-        toolset_name=row["toolset_name"],
-        tools_available=row["tools_available"],
-        permissions_granted=row["permissions_granted"],
-        permissions_used=row["permissions_used"],
-        source_event_id=row["source_event_id"],
-        workspace_path=row["workspace_path"],
+        **row,
         content_left_out=[note for note in left_out if not about_tools(note)],
         tools_left_out=[note for note in left_out if about_tools(note)],
-        steps=row["steps"],
-        tool_calls=[ToolCallView.model_validate(call) for call in row["calls"]],
-        usage=UsageView(
-            input_tokens=row["input_tokens"],
-            output_tokens=row["output_tokens"],
-            cache_read_tokens=row["cache_read_tokens"],
-            cache_write_tokens=row["cache_write_tokens"],
-            reasoning_tokens=row["reasoning_tokens"],
-            cost_usd=row["cost"],
-        ),
-        stop_reason=row["stop_reason"],
-        error=error,
-        started_at=row["started_at"],
-        completed_at=row["completed_at"],
     )

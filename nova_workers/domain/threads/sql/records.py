@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from nova_workers.base.errors import Conflict, NotFound, deleted, missing
+from nova_workers.base.errors import Conflict, NotFound, deleted, existing, missing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
 from nova_workers.contracts.waits import describe_waits
@@ -33,7 +33,7 @@ To read it Postgres unpacks the message, which may have megabytes."""
 
 _COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.orchestration_id, t.ephemeral, t.imported_at, t.meta, t.created_at, t.updated_at,
+t.forked_from_turn_id, t.orchestration_id, t.ephemeral, t.imported_at, t.meta AS metadata, t.created_at, t.updated_at,
 {OPENING} AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
@@ -172,9 +172,7 @@ async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> 
         NotFound: There is no such thread.
         Gone: It was deleted.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id)
-    if row is None:
-        raise missing("thread", thread_id)
+    row = existing(await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id), "thread", thread_id)
     if row["deleted_at"] is not None:
         raise deleted("thread", thread_id)
     return _view(row)
@@ -312,22 +310,4 @@ def _label_taken(label: object) -> Conflict:
 
 
 def _view(row: Row) -> ThreadView:
-    return ThreadView(
-        id=row["id"],
-        agent_id=row["agent_id"],
-        title=row["title"],
-        label=row["label"],
-        opening=row["opening"],
-        head_turn_id=row["head_turn_id"],
-        active_run_id=row["active_run_id"],
-        waiting_for=describe_waits(row["awaits"]) or None,
-        turn_count=row["turn_count"],
-        forked_from_thread_id=row["forked_from_thread_id"],
-        forked_from_turn_id=row["forked_from_turn_id"],
-        orchestration_id=row["orchestration_id"],
-        ephemeral=row["ephemeral"],
-        imported_at=row["imported_at"],
-        metadata=row["meta"],
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-    )
+    return ThreadView(**row, waiting_for=describe_waits(row["awaits"]) or None)

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nova_workers.base.errors import LimitExceeded, deleted, missing
+from nova_workers.base.errors import LimitExceeded, deleted, existing
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind, TriggerView
 from nova_workers.ledger.database import Connection, Row
 
@@ -164,7 +164,7 @@ async def create_trigger(
             f"Agent {agent_id!r} has {MAX_AGENT_TRIGGERS} triggers, which is the most. Delete some.",
             limit=MAX_AGENT_TRIGGERS,
         )
-    return _view(row)
+    return TriggerView(**row)
 
 
 async def get_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:
@@ -209,7 +209,7 @@ async def list_triggers(
         )
     else:
         rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
-    return [_view(row) for row in rows]
+    return [TriggerView(**row) for row in rows]
 
 
 async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str, trigger: NewTrigger) -> TriggerView:
@@ -220,7 +220,7 @@ async def update_trigger(connection: Connection, tenant_id: str, trigger_id: str
         Gone: It was deleted.
     """
     row = await connection.fetchrow(_UPDATE, tenant_id=tenant_id, trigger_id=trigger_id, **_values(trigger))
-    return await get_trigger(connection, tenant_id, trigger_id) if row is None else _view(row)
+    return await get_trigger(connection, tenant_id, trigger_id) if row is None else TriggerView(**row)
 
 
 async def resume_trigger(
@@ -235,7 +235,7 @@ async def resume_trigger(
     row = await connection.fetchrow(
         _RESUME, tenant_id=tenant_id, trigger_id=trigger_id, next_slot_at=occurrence, next_fire_at=fire_at
     )
-    return await get_trigger(connection, tenant_id, trigger_id) if row is None else _view(row)
+    return await get_trigger(connection, tenant_id, trigger_id) if row is None else TriggerView(**row)
 
 
 async def delete_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> None:
@@ -254,12 +254,7 @@ def _values(trigger: NewTrigger) -> dict[str, Any]:
 
 
 def _found(row: Row | None, trigger_id: str) -> TriggerView:
-    if row is None:
-        raise missing("trigger", trigger_id)
+    row = existing(row, "trigger", trigger_id)
     if row["deleted_at"] is not None:
         raise deleted("trigger", trigger_id)
-    return _view(row)
-
-
-def _view(row: Row) -> TriggerView:
-    return TriggerView.model_validate(dict(row))
+    return TriggerView(**row)

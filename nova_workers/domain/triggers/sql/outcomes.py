@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.http.triggers import TriggerFiringView
 from nova_workers.ledger.database import Connection, Row
@@ -136,7 +136,7 @@ async def list_firings(
 ) -> list[TriggerFiringView]:
     """Return a trigger's firings, latest occurrence first, from before `before`."""
     rows = await connection.fetch(_LIST, tenant_id=tenant_id, trigger_id=trigger_id, before=before, limit=limit)
-    return [TriggerFiringView.model_validate(dict(row)) for row in rows]
+    return [TriggerFiringView(**row) for row in rows]
 
 
 async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView:
@@ -145,13 +145,11 @@ async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> 
     Raises:
         NotFound: There is no such firing.
     """
-    found = await find_firing(connection, tenant_id, firing_id)
-    if found is None:
-        raise missing("firing", firing_id)
+    found = existing(await find_firing(connection, tenant_id, firing_id), "firing", firing_id)
     return found
 
 
 async def find_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView | None:
     """Return one firing; None if there is none of this id."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
-    return None if row is None else TriggerFiringView.model_validate(dict(row))
+    return None if row is None else TriggerFiringView(**row)

@@ -162,7 +162,7 @@ async def take_cursor(
         patience: if it was not worked on for this long.
     """
     row = await connection.fetchrow(_TAKE, work=work, variant=variant, lease=lease, patience=patience)
-    return None if row is None else Cursor(**dict(row))
+    return None if row is None else Cursor(**row)
 
 
 async def move_cursor(

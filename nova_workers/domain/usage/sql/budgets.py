@@ -367,8 +367,5 @@ async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:
     return BudgetsView(
         timezone=day.timezone,
         resets_at=day.resets_at,
-        items=[
-            BudgetView.model_validate(dict(row))
-            for row in await connection.fetch(_REPORT, tenant_id=tenant_id, except_run_id=None)
-        ],
+        items=[BudgetView(**row) for row in await connection.fetch(_REPORT, tenant_id=tenant_id, except_run_id=None)],
     )

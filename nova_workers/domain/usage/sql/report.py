@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport, UsageSum
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = ["report_usage"]
 
@@ -66,11 +66,7 @@ async def report_usage(
         since=since,
         until=until,
         timezone=timezone,
-        groups=[_sum(row) for row in groups],
+        groups=[UsageSum(**row) for row in groups],
         groups_total=total["groups_total"] - 1,
-        total=_sum(total),
+        total=UsageSum(**total),
     )
-
-
-def _sum(row: Row) -> UsageSum:
-    return UsageSum.model_validate(dict(row))

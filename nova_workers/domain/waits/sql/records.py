@@ -33,6 +33,7 @@ __all__ = [
     "find_waits_of_ended_children",
     "list_waits",
     "resolve_wait",
+    "wait_of",
 ]
 
 _log = structlog.get_logger(__name__)
@@ -291,13 +292,14 @@ def _waits(rows: Iterable[Row], child_end: Callable[[Row], tuple[str, str] | Non
     waits: list[Wait] = []
     for row in rows:
         try:
-            waits.append(_wait(row, child_end(row)))
+            waits.append(wait_of(row, child_end(row)))
         except ValidationError:
             _log.exception("wait.not_read", tenant_id=row["tenant_id"], run_id=row["run_id"], wait_id=row["id"])
     return waits
 
 
-def _wait(row: Row, child_end: tuple[str, str] | None) -> Wait:
+def wait_of(row: Row, child_end: tuple[str, str] | None = None) -> Wait:
+    """Return the wait of a row."""
     return Wait(
         id=row["id"],
         tenant_id=row["tenant_id"],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from nova_workers.base.errors import LimitExceeded, NotFound, missing
+from nova_workers.base.errors import LimitExceeded, existing
 from nova_workers.contracts.http.webhooks import WebhookView
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 
 __all__ = [
     "MAX_WEBHOOKS",
@@ -18,7 +18,6 @@ __all__ = [
     "get_webhook",
     "list_subscriptions",
     "list_webhooks",
-    "unknown_webhook",
     "update_webhook",
 ]
 
@@ -128,7 +127,7 @@ async def create_webhook(
             f"There are {MAX_WEBHOOKS} webhooks already, which is the limit. Delete unused ones.",
             limit=MAX_WEBHOOKS,
         )
-    return _view(row)
+    return WebhookView(**row)
 
 
 async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *, lock: bool = False) -> WebhookView:
@@ -144,12 +143,15 @@ async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *
         NotFound: There is no such webhook.
     """
     statement = f"{_GET} FOR UPDATE" if lock else _GET
-    return _found(await connection.fetchrow(statement, tenant_id=tenant_id, webhook_id=webhook_id), webhook_id)
+    row = await connection.fetchrow(statement, tenant_id=tenant_id, webhook_id=webhook_id)
+    return WebhookView(**existing(row, "webhook", webhook_id))
 
 
 async def list_webhooks(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[WebhookView]:
     """Return webhooks, newest first, from before the webhook `before`."""
-    return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)]
+    return [
+        WebhookView(**row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
+    ]
 
 
 async def update_webhook(
@@ -163,7 +165,7 @@ async def update_webhook(
     row = await connection.fetchrow(
         _UPDATE, tenant_id=tenant_id, webhook_id=webhook_id, **_values(webhook), forgive=forgive
     )
-    return _found(row, webhook_id)
+    return WebhookView(**existing(row, "webhook", webhook_id))
 
 
 async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str) -> None:
@@ -172,8 +174,7 @@ async def delete_webhook(connection: Connection, tenant_id: str, webhook_id: str
     Raises:
         NotFound: There is no such webhook.
     """
-    if await connection.fetchval(_DELETE, tenant_id=tenant_id, webhook_id=webhook_id) is None:
-        raise unknown_webhook(webhook_id)
+    existing(await connection.fetchval(_DELETE, tenant_id=tenant_id, webhook_id=webhook_id), "webhook", webhook_id)
 
 
 async def list_subscriptions(connection: Connection, tenant_ids: Collection[str]) -> list[Subscription]:
@@ -190,18 +191,3 @@ def _values(webhook: NewWebhook) -> dict[str, object]:
         "agent_id": webhook.agent_id,
         "enabled": webhook.enabled,
     }
-
-
-def _found(row: Row | None, webhook_id: str) -> WebhookView:
-    if row is None:
-        raise unknown_webhook(webhook_id)
-    return _view(row)
-
-
-def _view(row: Row) -> WebhookView:
-    return WebhookView.model_validate(dict(row))
-
-
-def unknown_webhook(webhook_id: str) -> NotFound:
-    """Return the error for an unknown webhook."""
-    return missing("webhook", webhook_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nova_workers.domain.webhooks.sql.endpoints import unknown_webhook
+from nova_workers.base.errors import existing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -97,9 +97,7 @@ async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str)
         NotFound: There is no such webhook.
     """
     row = await connection.fetchrow(_LOCK_ENDPOINT, tenant_id=tenant_id, webhook_id=webhook_id)
-    if row is None:
-        raise unknown_webhook(webhook_id)
-    return _endpoint(row)
+    return _endpoint(existing(row, "webhook", webhook_id))
 
 
 async def replace_secret(
