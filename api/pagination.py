@@ -9,27 +9,30 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import orjson
-from fastapi import Query
+from fastapi import Depends, Query
 
 from nova_workers.contracts.bodies import Page
 
 from .errors import InvalidCursor
 
-__all__ = ["Cursor", "Limit", "Pager", "Position"]
+__all__ = ["Listing", "PageQuery", "Pager"]
 
 _TAG_BYTES = 12
 _MAX_CURSOR_CHARS = 512
 
-Cursor = Annotated[str | None, Query(max_length=_MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")]
-Limit = Annotated[int, Query(ge=1, le=200, description="Most items of a page.")]
+_Cursor = Annotated[str | None, Query(max_length=_MAX_CURSOR_CHARS, description="`next_cursor` of the page before.")]
+_Limit = Annotated[int, Query(ge=1, le=200, description="Most items of a page.")]
 
 Position = Sequence[str | int]
 """The sort key of a row, after which the next page starts."""
 
 T = TypeVar("T")
+K = TypeVar("K")
+A = TypeVar("A", str, int)
+B = TypeVar("B", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +75,6 @@ class Pager:
             )
         return position
 
-    def read_text(self, cursor: str | None) -> str | None:
-        """Return the position of a cursor of a list whose sort key is one text. Raises as `read`."""
-        position = self.read(cursor)
-        return None if position is None else str(position[0])
-
-    def read_number(self, cursor: str | None) -> int | None:
-        """Return the position of a cursor of a list whose sort key is one number. Raises as `read`."""
-        position = self.read(cursor)
-        return None if position is None else int(position[0])
-
     def page(self, rows: Sequence[T], limit: int, position_of: Callable[[T], Position]) -> Page[T]:
         """Return a page of rows that were read with ``limit + 1``: the extra row shows that there are more."""
         items = list(rows[:limit])
@@ -106,3 +99,66 @@ class Pager:
             and len(position) == len(self.shape)
             and all(type(part) is kind for part, kind in zip(position, self.shape, strict=True))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[K]):
+    """A request for one page of a list.
+
+    Attributes:
+        key: The sort key of the last row of the page before; None for the first page.
+        rows: How many rows to read: one more than the page has shows that there are more.
+    """
+
+    pager: Pager
+    key: K | None
+    rows: int
+
+    def page(self, rows: Sequence[T], key_of: Callable[[T], K]) -> Page[T]:
+        """Return the page of the rows that were read."""
+
+        def position_of(row: T) -> Position:
+            key: Any = key_of(row)
+            return key if isinstance(key, tuple) else (key,)
+
+        return self.pager.page(rows, self.rows - 1, position_of)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What each request for a list may have: the cursor and the limit."""
+
+    cursor: str | None
+    limit: int
+
+    def of(self, tenant_id: str, name: str, kind: type[A], *filters: object) -> Listing[A]:
+        """Return the request for a list that is sorted by one text or number.
+
+        Args:
+            tenant_id: The tenant of the list.
+            name: Name of the list, such as ``runs``.
+            kind: Type of the sort key.
+            filters: The filters of this request; a cursor belongs to one set of them.
+
+        Raises:
+            InvalidCursor: The cursor is not from this list.
+        """
+        pager = Pager(tenant_id, name, (kind,), filters)
+        position = pager.read(self.cursor)
+        return Listing(pager, None if position is None else kind(position[0]), self.limit + 1)
+
+    def of_pairs(
+        self, tenant_id: str, name: str, first: type[A], second: type[B], *filters: object
+    ) -> Listing[tuple[A, B]]:
+        """Return the request for a list that is sorted by two values; as `of`."""
+        pager = Pager(tenant_id, name, (first, second), filters)
+        position = pager.read(self.cursor)
+        key = None if position is None else (first(position[0]), second(position[1]))
+        return Listing(pager, key, self.limit + 1)
+
+
+async def _page_request(cursor: _Cursor = None, limit: _Limit = 50) -> PageRequest:
+    return PageRequest(cursor, limit)
+
+
+PageQuery = Annotated[PageRequest, Depends(_page_request)]

@@ -19,7 +19,7 @@ from ...auth import Caller, KeysCaller
 from ...guard.archives import ArchiveResponse
 from ...json_body import StrictRoute
 from ...openapi import json_lines, problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...state import State
 
 __all__ = ["router"]
@@ -54,18 +54,16 @@ async def list_audit_events(
     *,
     caller: KeysCaller,
     state: State,
-    which: Which,
     tenant: TenantQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
+    which: Which,
 ) -> Page[AuditEventView]:
     """List what was changed, newest first: by whom, which thing, and from where."""
     tenant_id = _readable(caller, tenant)
-    pager = Pager(caller.tenant_id, "audit", (str,), (tenant_id, *astuple(which)))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "audit", str, tenant_id, *astuple(which))
     async with state.services.database.connection() as connection:
-        rows = await list_audit(connection, tenant_id, which, before=before, limit=limit + 1)
-    return pager.page(rows, limit, lambda event: [event.id])
+        rows = await list_audit(connection, tenant_id, which, before=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda event: event.id)
 
 
 @router.get("/chain", responses=problems(422))

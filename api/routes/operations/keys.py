@@ -12,7 +12,7 @@ from nova_workers.domain.keys.sql import sign_ins
 from ...auth import AnyCaller, KeysCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import KeyIdPath, SessionIdPath
 from ...state import State
 
@@ -38,13 +38,12 @@ async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCr
 
 
 @router.get("/v1/keys", responses=problems(400, 422))
-async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[KeyView]:
+async def list_keys(caller: KeysCaller, state: State, paging: PageQuery) -> Page[KeyView]:
     """List keys, newest first, without their secrets."""
-    pager = Pager(caller.tenant_id, "keys", (str,))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "keys", str)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_keys(connection, caller.tenant_id, before=before, limit=limit + 1)
-    return pager.page(rows, limit, lambda key: [key.id])
+        rows = await ledger.list_keys(connection, caller.tenant_id, before=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda key: key.id)
 
 
 @router.delete("/v1/keys/{key_id}", status_code=204, responses=problems(404))

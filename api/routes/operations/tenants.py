@@ -12,7 +12,7 @@ from nova_workers.domain.tenants.sql import settings as ledger
 from ...auth import OperatorCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import TenantIdPath
 from ...state import State
 
@@ -33,15 +33,12 @@ async def create_tenant(body: TenantCreate, caller: OperatorCaller, state: State
 
 
 @router.get("", responses=problems(400, 422))
-async def list_tenants(
-    caller: OperatorCaller, state: State, cursor: Cursor = None, limit: Limit = 50
-) -> Page[TenantView]:
+async def list_tenants(caller: OperatorCaller, state: State, paging: PageQuery) -> Page[TenantView]:
     """List all tenants by id."""
-    pager = Pager(caller.tenant_id, "tenants", (str,))
-    after = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "tenants", str)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_tenants(connection, after=after, limit=limit + 1)
-    return pager.page(rows, limit, lambda tenant: [tenant.id])
+        rows = await ledger.list_tenants(connection, after=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda tenant: tenant.id)
 
 
 @router.get("/{tenant_id}", responses=problems(404))

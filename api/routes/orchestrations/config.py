@@ -18,7 +18,7 @@ from ...auth import AgentsCaller
 from ...entity_tags import IfMatch, expected_version, tag
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...state import CAPABILITIES, State
 
 __all__ = ["router"]
@@ -58,19 +58,18 @@ async def put_orchestration_config(
 
 @router.get("/versions", responses=problems(400, 422))
 async def list_orchestration_config_versions(
-    caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    caller: AgentsCaller, state: State, paging: PageQuery
 ) -> Page[OrchestrationConfigInfo]:
     """List the versions of the configuration, newest first, without their texts."""
-    pager = Pager(caller.tenant_id, "orchestration_configs", (int,))
-    before = pager.read_number(cursor)
+    listing = paging.of(caller.tenant_id, "orchestration_configs", int)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_config_versions(
             connection,
             caller.tenant_id,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda row: [row.version])
+    return listing.page(rows, lambda row: row.version)
 
 
 @router.get("/versions/{version}", responses=problems(404, 422))

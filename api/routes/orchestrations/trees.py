@@ -28,7 +28,7 @@ from nova_workers.domain.orchestrations.sql.agents import agents_of
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, Flag, OrchestrationIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
@@ -51,12 +51,10 @@ async def list_orchestrations(
     state: State,
     open: OpenQuery = None,
     agent_id: AgentIdQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[OrchestrationView]:
     """List orchestrations, newest first."""
-    pager = Pager(caller.tenant_id, "orchestrations", (str,), (open, agent_id))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "orchestrations", str, open, agent_id)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_orchestrations(
@@ -64,10 +62,10 @@ async def list_orchestrations(
             caller.tenant_id,
             open=open,
             agent_id=agent_id,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda view: [view.id])
+    return listing.page(rows, lambda view: view.id)
 
 
 @router.get("/{orchestration_id}", responses=problems(404))
@@ -93,22 +91,20 @@ async def list_orchestration_messages(
     orchestration_id: OrchestrationIdPath,
     caller: RunsCaller,
     state: State,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[OrchestrationMessageView]:
     """List the messages between the agents of an orchestration, oldest first."""
-    pager = Pager(caller.tenant_id, "orchestration_messages", (str,), (orchestration_id,))
-    position = pager.read(cursor)
+    listing = paging.of(caller.tenant_id, "orchestration_messages", str, orchestration_id)
     async with state.services.database.connection() as connection:
         await ledger.tree_head(connection, caller.tenant_id, orchestration_id)
         rows = await ledger.list_messages(
             connection,
             caller.tenant_id,
             orchestration_id,
-            after="" if position is None else str(position[0]),
-            limit=limit + 1,
+            after=listing.key or "",
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda message: [message.id])
+    return listing.page(rows, lambda message: message.id)
 
 
 @router.get("/{orchestration_id}/changes", responses=problems(400, 404, 422))
@@ -118,8 +114,7 @@ async def list_orchestration_changes(
     caller: RunsCaller,
     state: State,
     agent: TreeAgentQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[FileChange]:
     """List the files that agents changed with `Write` and `Edit`, oldest change first, each with why it was made."""
     async with state.services.database.connection() as connection:
@@ -128,17 +123,16 @@ async def list_orchestration_changes(
         if agent is not None:
             agents = await agents_of(connection, caller.tenant_id, orchestration_id)
             agent_id = pick_agent(agents, agent, what="agent").id
-        pager = Pager(caller.tenant_id, "orchestration_changes", (str, str), (orchestration_id, agent_id))
-        position = pager.read(cursor)
+        listing = paging.of_pairs(caller.tenant_id, "orchestration_changes", str, str, orchestration_id, agent_id)
         rows = await list_file_changes(
             connection,
             caller.tenant_id,
             orchestration_id,
             agent_id=agent_id,
-            after=None if position is None else (datetime.fromisoformat(str(position[0])), str(position[1])),
-            limit=limit + 1,
+            after=None if listing.key is None else (datetime.fromisoformat(listing.key[0]), listing.key[1]),
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda change: [change.at.isoformat(), change.id])
+    return listing.page(rows, lambda change: (change.at.isoformat(), change.id))
 
 
 @router.get("/{orchestration_id}/agents/{agent}/history", responses=problems(404, 422))

@@ -10,7 +10,7 @@ from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut, Po
 from ...auth import AgentsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import PolicyIdPath
 from ...state import State
 
@@ -49,11 +49,11 @@ async def delete_order_policy(policy_id: PolicyIdPath, caller: AgentsCaller, sta
 
 @router.get("/{policy_id}/versions", responses=problems(400, 404, 422))
 async def list_order_policy_versions(
-    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, paging: PageQuery
 ) -> Page[PolicyInfo]:
     """List the tenant's versions of a policy, newest first, without their documents."""
-    pager = Pager(caller.tenant_id, "work_order_policies", (int,), (policy_id,))
+    listing = paging.of(caller.tenant_id, "work_order_policies", int, policy_id)
     rows = await state.services.order_policies.versions(
-        caller.tenant_id, policy_id, before=pager.read_number(cursor), limit=limit + 1
+        caller.tenant_id, policy_id, before=listing.key, limit=listing.rows
     )
-    return pager.page(rows, limit, lambda row: [row.number])
+    return listing.page(rows, lambda row: row.number)

@@ -28,7 +28,7 @@ from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from ...boundary import CLIENT_GONE, until_gone
 from ...json_body import StrictRoute
 from ...openapi import ORDER, ORDER_RESULT, problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import OrderIdPath, TimeoutQuery
 from ...state import ApiState, State
 from .admission import Admitted
@@ -120,17 +120,15 @@ async def list_work_orders(
     state: State,
     order_state: Annotated[OrderState | None, Query(alias="state", description="Only in this state.")] = None,
     policy_id: PolicyQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[WorkOrderView]:
     """List orders, newest first, without their content."""
-    pager = Pager(caller.tenant_id, "work_orders", (str,), (order_state, policy_id))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "work_orders", str, order_state, policy_id)
     async with state.services.database.connection() as connection:
         rows = await list_orders(
-            connection, caller.tenant_id, before=before, state=order_state, policy_id=policy_id, limit=limit + 1
+            connection, caller.tenant_id, before=listing.key, state=order_state, policy_id=policy_id, limit=listing.rows
         )
-    return pager.page([_view(row) for row in rows], limit, lambda view: [view.trace_id])
+    return listing.page([_view(row) for row in rows], lambda view: view.trace_id)
 
 
 @router.get("/{trace_id}", response_class=Response, responses={**_STATE, **problems(404, 422)})

@@ -13,7 +13,7 @@ from nova_workers.domain.waits.sql.records import Wait, list_waits
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, RunIdPath
 from ...state import State
 
@@ -31,24 +31,22 @@ async def list_open_waits(
     state: State,
     kind: KindQuery = None,
     agent_id: AgentIdQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[WaitView]:
     """List what runs wait for, newest first: by default questions and calls that need permission."""
     kinds = ANSWERABLE if kind is None else (kind,)
-    pager = Pager(caller.tenant_id, "waits", (str,), (kind, agent_id))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "waits", str, kind, agent_id)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         waits = await list_waits(
             connection,
             caller.tenant_id,
             kinds=kinds,
-            before=before,
+            before=listing.key,
             agent_id=agent_id,
-            limit=limit + 1,
+            limit=listing.rows,
         )
-    return pager.page([_view(wait) for wait in waits], limit, lambda wait: [wait.id])
+    return listing.page([_view(wait) for wait in waits], lambda wait: wait.id)
 
 
 @router.post("/runs/{run_id}/answers", responses=problems(404, 409, body=True))

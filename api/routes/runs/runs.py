@@ -23,7 +23,7 @@ from nova_workers.domain.runs.sql.filters import RunFilter
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
 from ...state import State
 from ...submitting import content_of, scaled
@@ -58,8 +58,7 @@ async def list_runs(
     since: SinceQuery = None,
     until: UntilQuery = None,
     media: MediaQuery = True,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[RunView]:
     """List runs, newest first."""
     which = RunFilter(
@@ -73,19 +72,18 @@ async def list_runs(
         until=until,
     )
     filters = (thread_id, agent_id, sorted(which.statuses), queue, trigger_id, parent_run_id, since, until)
-    pager = Pager(caller.tenant_id, "runs", (str,), filters)
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "runs", str, *filters)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await run_reads.list_runs(
             connection,
             caller.tenant_id,
             which,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
             media=media,
         )
-    return pager.page(rows, limit, lambda run: [run.id])
+    return listing.page(rows, lambda run: run.id)
 
 
 @router.post("/cancel", responses=problems(410, body=True))

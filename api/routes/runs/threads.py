@@ -32,7 +32,7 @@ from nova_workers.ledger.database import Connection
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
@@ -131,12 +131,10 @@ async def list_threads(
     agent_id: AgentIdQuery = None,
     label: LabelQuery = None,
     forked_from: ForkedFromQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[ThreadView]:
     """List threads, newest first."""
-    pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label, forked_from))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "threads", str, agent_id, label, forked_from)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_threads(
@@ -145,10 +143,10 @@ async def list_threads(
             agent_id=agent_id,
             label=label,
             forked_from=forked_from,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda thread: [thread.id])
+    return listing.page(rows, lambda thread: thread.id)
 
 
 @router.get("/{thread_id}", responses=problems(404, 410))
@@ -199,28 +197,25 @@ async def list_messages(
     from_depth: FromDepth = None,
     to_depth: ToDepth = None,
     after: AfterQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[MessageView]:
     """List the messages of a conversation, oldest first, with those inherited by a fork."""
-    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id, from_depth, to_depth, after))
-    position = pager.read(cursor)
+    listing = paging.of_pairs(caller.tenant_id, "messages", int, int, thread_id, from_depth, to_depth, after)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
-        if position is not None:
-            begin = int(position[0]), int(position[1])
-        else:
-            begin = after and await lineage.place_of_message(connection, caller.tenant_id, thread_id, after)
+        begin = listing.key
+        if begin is None and after is not None:
+            begin = await lineage.place_of_message(connection, caller.tenant_id, thread_id, after)
         rows = await lineage.list_messages(
             connection,
             caller.tenant_id,
             thread_id,
-            after=begin or None,
-            limit=limit + 1,
+            after=begin,
+            limit=listing.rows,
             from_depth=from_depth or 0,
             to_depth=to_depth,
         )
-    page = pager.page(rows, limit, lambda row: [*row[1]])
+    page = listing.page(rows, lambda row: row[1])
     return Page(items=[message for message, _ in page.items], next_cursor=page.next_cursor)
 
 
@@ -231,12 +226,11 @@ async def list_turns(
     caller: RunsCaller,
     state: State,
     to_depth: ToDepth = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[TurnView]:
     """List the turns of a conversation, newest first, with those inherited by a fork."""
-    pager = Pager(caller.tenant_id, "turns", (int,), (thread_id, to_depth))
-    below_depth = pager.read_number(cursor)
+    listing = paging.of(caller.tenant_id, "turns", int, thread_id, to_depth)
+    below_depth = listing.key
     if below_depth is None and to_depth is not None:
         below_depth = to_depth + 1
     async with state.services.database.connection() as connection:
@@ -246,9 +240,9 @@ async def list_turns(
             caller.tenant_id,
             thread_id,
             below_depth=below_depth,
-            limit=limit + 1,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda turn: [turn.depth])
+    return listing.page(rows, lambda turn: turn.depth)
 
 
 @router.post("/{thread_id}/turns/{turn_id}/restore", responses=problems(404, 410), name="restore_turn_content")
@@ -271,21 +265,19 @@ async def list_thread_runs(
     caller: RunsCaller,
     state: State,
     media: MediaQuery = True,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[RunView]:
     """List the runs of a thread in reverse order of its queue."""
-    pager = Pager(caller.tenant_id, "thread_runs", (int,), (thread_id,))
-    before_seq = pager.read_number(cursor)
+    listing = paging.of(caller.tenant_id, "thread_runs", int, thread_id)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
         rows = await run_reads.list_thread_runs(
             connection,
             caller.tenant_id,
             thread_id,
-            before_seq=before_seq,
-            limit=limit + 1,
+            before_seq=listing.key,
+            limit=listing.rows,
             media=media,
         )
-    page = pager.page(rows, limit, lambda row: [row[1]])
+    page = listing.page(rows, lambda row: row[1])
     return Page(items=[run for run, _ in page.items], next_cursor=page.next_cursor)

@@ -23,7 +23,7 @@ from ...auth import AgentsCaller
 from ...entity_tags import IfMatch, expected_version, tag
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdPath
 from ...state import CAPABILITIES, State
 
@@ -51,12 +51,11 @@ async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, re
 
 
 @router.get("", responses=problems(400, 422))
-async def list_agents(caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[AgentView]:
+async def list_agents(caller: AgentsCaller, state: State, paging: PageQuery) -> Page[AgentView]:
     """List agents, by id."""
-    pager = Pager(caller.tenant_id, "agents", (str,))
-    after = pager.read_text(cursor)
-    rows = await state.services.agents.list(caller.tenant_id, after=after, limit=limit + 1)
-    return pager.page(rows, limit, lambda agent: [agent.id])
+    listing = paging.of(caller.tenant_id, "agents", str)
+    rows = await state.services.agents.list(caller.tenant_id, after=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda agent: agent.id)
 
 
 @router.get("/{agent_id}", responses=problems(404, 410))
@@ -126,20 +125,19 @@ async def delete_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State
 
 @router.get("/{agent_id}/versions", responses=problems(400, 404, 410, 422))
 async def list_agent_versions(
-    agent_id: AgentIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    agent_id: AgentIdPath, caller: AgentsCaller, state: State, paging: PageQuery
 ) -> Page[AgentView]:
     """List the versions of an agent, newest first, with their authors."""
-    pager = Pager(caller.tenant_id, "agent_versions", (int,), (agent_id,))
-    before = pager.read_number(cursor)
+    listing = paging.of(caller.tenant_id, "agent_versions", int, agent_id)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_versions(
             connection,
             caller.tenant_id,
             agent_id,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda agent: [agent.version])
+    return listing.page(rows, lambda agent: agent.version)
 
 
 @router.get("/{agent_id}/versions/{version}", responses=problems(404, 410, 422))

@@ -16,7 +16,7 @@ from nova_workers.domain.files.sql import list_files
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
 from ...state import State
 
@@ -51,16 +51,14 @@ async def list_all_deliveries(
     agent_id: AgentIdQuery = None,
     webhook_id: WebhookIdQuery = None,
     channel: Channel = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[DeliveryView]:
     """List the inbox, newest first: notifications, files, shared notes, questions and approvals.
 
     With `webhook_id` or `channel` the deliveries to it.
     """
     target = webhook_id or channel or INBOX
-    pager = Pager(caller.tenant_id, "deliveries", (str,), (kind, status, agent_id, target))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "deliveries", str, kind, status, agent_id, target)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_deliveries(
@@ -70,10 +68,10 @@ async def list_all_deliveries(
             kind=kind,
             status=status,
             agent_id=agent_id,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda delivery: [delivery.id])
+    return listing.page(rows, lambda delivery: delivery.id)
 
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404), name="get_delivery")
@@ -103,12 +101,10 @@ async def list_sent_files(
     state: State,
     agent_id: AgentIdQuery = None,
     thread_id: ThreadIdQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[SentFileView]:
     """List the files that agents sent, newest first."""
-    pager = Pager(caller.tenant_id, "files", (str,), (agent_id, thread_id))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "files", str, agent_id, thread_id)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_files(
@@ -116,10 +112,10 @@ async def list_sent_files(
             caller.tenant_id,
             agent_id=agent_id,
             thread_id=thread_id,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda file: [file.id])
+    return listing.page(rows, lambda file: file.id)
 
 
 @router.get("/files/{file_id}", responses=problems(404))

@@ -12,7 +12,7 @@ from nova_workers.domain.memories import sql as ledger
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import MemoryIdPath
 from ...state import State
 
@@ -44,21 +44,19 @@ async def list_memories(
     caller: WorkspaceCaller,
     state: State,
     contains: ContainsQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[MemoryView]:
     """List memories, newest first."""
-    pager = Pager(caller.tenant_id, "memories", (str,), (contains,))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "memories", str, contains)
     async with state.services.database.connection() as connection:
         rows = await ledger.list_memories(
             connection,
             caller.tenant_id,
             contains=contains,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page([_view(row) for row in rows], limit, lambda memory: [memory.id])
+    return listing.page([_view(row) for row in rows], lambda memory: memory.id)
 
 
 @router.delete("/{memory_id}", status_code=204, responses=problems(404))

@@ -14,7 +14,7 @@ from nova_workers.domain.notes.sql import list_notes
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, Flag, NoteIdPath
 from ...state import State
 
@@ -45,12 +45,10 @@ async def list_all_notes(
     agent_id: AgentIdQuery = None,
     pinned: Annotated[Flag | None, Query(description="Only those that are, or are not.")] = None,
     shared: Annotated[Flag | None, Query(description="Only those that are, or are not.")] = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[NoteSummary]:
     """List notes without their content, newest first, also drafts, which are not shared."""
-    pager = Pager(caller.tenant_id, "notes", (str,), (agent_id, pinned, shared))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "notes", str, agent_id, pinned, shared)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await list_notes(
@@ -59,10 +57,10 @@ async def list_all_notes(
             agent_id=agent_id,
             pinned=pinned,
             shared=shared,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda note: [note.id])
+    return listing.page(rows, lambda note: note.id)
 
 
 @router.get("/{note_id}", responses=problems(404))

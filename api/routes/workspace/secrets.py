@@ -9,7 +9,7 @@ from nova_workers.ledger.visibility import see_all_tenants
 from ...auth import AnyCaller, SecretsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import SecretNamePath
 from ...state import State
 
@@ -38,14 +38,11 @@ async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
 
 
 @router.get("/secrets", responses=problems(400, 422))
-async def list_secrets(
-    caller: SecretsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
-) -> Page[SecretView]:
+async def list_secrets(caller: SecretsCaller, state: State, paging: PageQuery) -> Page[SecretView]:
     """List secrets, by name, without their values."""
-    pager = Pager(caller.tenant_id, "secrets", (str,))
-    after = pager.read_text(cursor)
-    rows = await state.services.secrets.list(caller.tenant_id, after=after, limit=limit + 1)
-    return pager.page(rows, limit, lambda secret: [secret.name])
+    listing = paging.of(caller.tenant_id, "secrets", str)
+    rows = await state.services.secrets.list(caller.tenant_id, after=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda secret: secret.name)
 
 
 @router.put("/secrets/{name}", responses=problems(409, body=True))

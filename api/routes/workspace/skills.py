@@ -14,7 +14,7 @@ from nova_workers.domain.skills.rules import service as workspace
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import SkillNamePath
 from ...state import CAPABILITIES, State
 
@@ -29,15 +29,12 @@ FileQuery = Annotated[
 
 
 @router.get("", responses=problems(400, 422))
-async def list_skills(
-    caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
-) -> Page[SkillView]:
+async def list_skills(caller: WorkspaceCaller, state: State, paging: PageQuery) -> Page[SkillView]:
     """List skills, by name."""
-    pager = Pager(caller.tenant_id, "skills", (str,))
-    after = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "skills", str)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_skills(connection, caller.tenant_id, after=after, limit=limit + 1)
-    return pager.page(rows, limit, lambda skill: [skill.name])
+        rows = await ledger.list_skills(connection, caller.tenant_id, after=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda skill: skill.name)
 
 
 @router.get("/{name}", responses=problems(404))

@@ -27,7 +27,7 @@ from nova_workers.domain.tasks.rules.service import PERSON
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
@@ -55,12 +55,10 @@ async def list_tasks(
     status: StatusQuery = None,
     owner_agent_id: AgentIdQuery = None,
     parent_task_id: ParentQuery = None,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[TaskSummary]:
     """List tasks, newest first."""
-    pager = Pager(caller.tenant_id, "tasks", (int,), (status, owner_agent_id, parent_task_id))
-    before = pager.read_number(cursor)
+    listing = paging.of(caller.tenant_id, "tasks", int, status, owner_agent_id, parent_task_id)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, owner_agent_id)
     rows = await state.services.tasks.list(
@@ -68,10 +66,10 @@ async def list_tasks(
         status=status,
         owner_agent_id=owner_agent_id,
         parent_task_id=parent_task_id,
-        before=before,
-        limit=limit + 1,
+        before=listing.key,
+        limit=listing.rows,
     )
-    return pager.page(rows, limit, lambda task: [task.id])
+    return listing.page(rows, lambda task: task.id)
 
 
 @router.get("/{task_id}", responses=problems(404))
@@ -115,13 +113,12 @@ async def cancel_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCalle
 
 @router.get("/{task_id}/history", responses=problems(400, 404, 422))
 async def list_task_history(
-    task_id: TaskIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    task_id: TaskIdPath, caller: WorkspaceCaller, state: State, paging: PageQuery
 ) -> Page[TaskChangeView]:
     """List a task's changes, newest first."""
-    pager = Pager(caller.tenant_id, "task_history", (int,), (task_id,))
-    before = pager.read_number(cursor)
-    rows = await state.services.tasks.history(caller.tenant_id, task_id, before=before, limit=limit + 1)
-    return pager.page(rows, limit, lambda change: [change.revision])
+    listing = paging.of(caller.tenant_id, "task_history", int, task_id)
+    rows = await state.services.tasks.history(caller.tenant_id, task_id, before=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda change: change.revision)
 
 
 @router.put("/{task_id}/steps", responses=problems(404, 409, body=True), name="replace_task_steps")

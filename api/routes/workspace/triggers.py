@@ -22,7 +22,7 @@ from nova_workers.domain.triggers.sql import outcomes as trigger_outcomes
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import AgentIdQuery, Flag, TriggerIdPath
 from ...repeats import RepeatableRequest
 from ...state import ApiState, State
@@ -66,12 +66,10 @@ async def list_triggers(
     state: State,
     agent_id: AgentIdQuery = None,
     paused: PausedQuery = False,
-    cursor: Cursor = None,
-    limit: Limit = 50,
+    paging: PageQuery,
 ) -> Page[TriggerView]:
     """List triggers, newest first."""
-    pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id, paused))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "triggers", str, agent_id, paused)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         rows = await ledger.list_triggers(
@@ -79,10 +77,10 @@ async def list_triggers(
             caller.tenant_id,
             agent_id=agent_id,
             paused=paused,
-            before=before,
-            limit=limit + 1,
+            before=listing.key,
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda trigger: [trigger.id])
+    return listing.page(rows, lambda trigger: trigger.id)
 
 
 @router.get("/{trigger_id}", responses=problems(404, 410))
@@ -138,18 +136,17 @@ async def fire_trigger(
 
 @router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422), name="list_trigger_firings")
 async def list_firings(
-    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, paging: PageQuery
 ) -> Page[TriggerFiringView]:
     """List the firings of a trigger's occurrences, the latest first."""
-    pager = Pager(caller.tenant_id, "trigger_firings", (str,), (trigger_id,))
-    position = pager.read(cursor)
+    listing = paging.of(caller.tenant_id, "trigger_firings", str, trigger_id)
     async with state.services.database.connection() as connection:
         await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
         rows = await trigger_outcomes.list_firings(
             connection,
             caller.tenant_id,
             trigger_id,
-            before=None if position is None else datetime.fromisoformat(str(position[0])),
-            limit=limit + 1,
+            before=None if listing.key is None else datetime.fromisoformat(listing.key),
+            limit=listing.rows,
         )
-    return pager.page(rows, limit, lambda firing: [firing.scheduled_for.isoformat()])
+    return listing.page(rows, lambda firing: firing.scheduled_for.isoformat())

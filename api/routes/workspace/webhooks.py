@@ -10,7 +10,7 @@ from nova_workers.domain.webhooks.sql import endpoints as ledger
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import Cursor, Limit, Pager
+from ...pagination import PageQuery
 from ...params import WebhookIdPath
 from ...state import State
 
@@ -26,15 +26,12 @@ async def create_webhook(body: WebhookCreate, caller: WorkspaceCaller, state: St
 
 
 @router.get("", responses=problems(400, 422))
-async def list_webhooks(
-    caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
-) -> Page[WebhookView]:
+async def list_webhooks(caller: WorkspaceCaller, state: State, paging: PageQuery) -> Page[WebhookView]:
     """List webhooks, newest first."""
-    pager = Pager(caller.tenant_id, "webhooks", (str,))
-    before = pager.read_text(cursor)
+    listing = paging.of(caller.tenant_id, "webhooks", str)
     async with state.services.database.connection() as connection:
-        rows = await ledger.list_webhooks(connection, caller.tenant_id, before=before, limit=limit + 1)
-    return pager.page(rows, limit, lambda webhook: [webhook.id])
+        rows = await ledger.list_webhooks(connection, caller.tenant_id, before=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda webhook: webhook.id)
 
 
 @router.get("/{webhook_id}", responses=problems(404))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api.errors import InvalidCursor
-from api.pagination import Pager
+from api.pagination import Pager, PageRequest
 
 POSITIONS = st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.integers(-(2**53), 2**53))
 PAGER = Pager("ten_1", "runs", (str, int), ("thr_1", None))
@@ -54,3 +54,17 @@ def test_a_page_has_a_cursor_only_if_there_is_more() -> None:
     last = pager.page([1, 2], 2, position)
     assert (last.items, last.next_cursor) == ([1, 2], None)
     assert pager.page([], 2, position).next_cursor is None
+
+
+def test_the_next_page_begins_after_the_last_key() -> None:
+    first = PageRequest(None, 2).of("ten_1", "numbers", int, "odd")
+    assert (first.key, first.rows) == (None, 3)
+    page = first.page([1, 3, 5], lambda number: number)
+    assert page.items == [1, 3]
+    assert PageRequest(page.next_cursor, 2).of("ten_1", "numbers", int, "odd").key == 3
+    with pytest.raises(InvalidCursor):
+        PageRequest(page.next_cursor, 2).of("ten_1", "numbers", int, "even")
+
+    pairs = PageRequest(None, 1).of_pairs("ten_1", "pairs", str, int)
+    page_of_pairs = pairs.page([("a", 1), ("a", 2)], lambda pair: pair)
+    assert PageRequest(page_of_pairs.next_cursor, 1).of_pairs("ten_1", "pairs", str, int).key == ("a", 1)
