@@ -157,7 +157,7 @@ def _last_check(models: Iterable[OrchestrationModelView]) -> str:
 
 
 async def _judgement(session: Session) -> str | None:
-    """Return what came of the last question to the judge of models; None if none was asked."""
+    """Return the result of the last question to the judge of models; None if none was asked."""
     try:
         asked = await session.client.orchestration_models.judgement()
     except NotFound:

@@ -52,7 +52,6 @@ def show_page(out: Output, page: Page[M], rows: Rows[M], *, nothing: str | None 
 
     Args:
         out: Where to.
-        page: The page.
         rows: Its columns.
         nothing: What is said of no items, in place of what the rows say.
     """

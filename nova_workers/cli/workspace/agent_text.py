@@ -68,7 +68,7 @@ def agent_yaml(agent: AgentView) -> str:
 
 
 def diff_lines(before: AgentView, after: AgentView) -> list[str]:
-    """Return what changed between two versions, as a unified diff of their files."""
+    """Return the changes between two versions, as a unified diff of their files."""
     return list(
         difflib.unified_diff(
             agent_yaml(before).splitlines(),

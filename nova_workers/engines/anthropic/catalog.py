@@ -37,7 +37,7 @@ class Prices:
         return self._list.priced(tokens, (model,) if asked is None else (model, asked), searches)
 
     def per_token(self, model: str) -> TokenPrice | None:
-        """Return what a token costs at most; None if no price is known."""
+        """Return the most that a token costs; None if no price is known."""
         return self._list.per_token(model)
 
     def knows(self, model: str) -> bool:

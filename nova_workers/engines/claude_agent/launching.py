@@ -101,7 +101,6 @@ class Launcher:
 
         Args:
             route: With which model and key.
-            session_id: The session's id.
             resumed: Whether there is a file of it already.
             interrupted: Whether the session ends where the model has to speak.
 

@@ -124,7 +124,7 @@ class ClaudeProcess(Transport):
             self._process.stdin.close()
 
     def read_messages(self) -> AsyncIterator[dict[str, Any]]:
-        """Return what the program writes, message by message, until it ends."""
+        """Return the messages that the program writes, until it ends."""
         return self._messages()
 
     async def _messages(self) -> AsyncIterator[dict[str, Any]]:

@@ -51,7 +51,6 @@ class LeftOutOptions:
         """Return the options of a request that its model refuses. Each that it goes without is noted once.
 
         Args:
-            model: The model.
             request: The names of all options in it. A temperature may be missing already.
             draft: Gets the note.
         """

@@ -212,7 +212,7 @@ class OpenAIResponder:
         return refusal
 
     def _usage(self, turn: TurnRequest, reader: Reader, ask: Ask, draft: Draft) -> TokenUsage:
-        """Return what the provider counted; an estimate where a response began and the provider sent no counts."""
+        """Return the usage that the provider counted; an estimate where a response began and no counts came."""
         tokens = reader.counted
         if tokens is None:
             if not reader.begun:

@@ -45,7 +45,7 @@ class ProgramCount:
         return usage
 
     def rest(self, reported: TokenUsage) -> TokenUsage:
-        """Return what the program reports at its end, less what was counted."""
+        """Return the usage that the program reports at its end, less what was counted."""
         self.model_calls += 1
         total, counted = self._models.priced(reported, self._model), self._counted
         fresh = total.input_tokens - counted.input_tokens

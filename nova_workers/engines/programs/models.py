@@ -65,7 +65,7 @@ class ProgramModels:
         return self._prices.priced(tokens, (model,))
 
     def per_token(self, model: str) -> TokenPrice | None:
-        """Return what a token costs at most; None if no price is known."""
+        """Return the most that a token costs; None if no price is known."""
         return self._prices.per_token(model)
 
     def has_price(self, model: str) -> bool:
@@ -79,5 +79,5 @@ class ProgramModels:
         return configured or self._prices.context_tokens(name) or self._unknown_tokens
 
     def limits(self, model: str) -> ModelLimits:
-        """Return what is known of a model's limits."""
+        """Return the known limits of a model."""
         return ModelLimits(self.context_tokens(model))

@@ -163,7 +163,7 @@ class PartsInUse:
 
 
 async def parts_in_use(connection: Connection) -> PartsInUse:
-    """Return what the agents of all tenants have; of a fleet with very many, what some thousands of them have."""
+    """Return the parts that the agents of all tenants use; in a very large fleet, those of some thousands of them."""
     row = await connection.fetchrow(_PARTS)
     return PartsInUse(
         frozenset(() if row is None else row["engines"]), frozenset(() if row is None else row["capabilities"])
@@ -206,7 +206,6 @@ async def replace_agent(
     Args:
         connection: Where.
         tenant_id: Whose agent.
-        agent_id: Which.
         spec: The whole configuration.
         created_by: ``person``, or the id of an agent.
         expected: The version that this one is to follow; None follows whichever is the newest.
@@ -316,7 +315,7 @@ async def list_versions(
 
 
 async def get_version(connection: Connection, tenant_id: str, agent_id: str, version: int) -> AgentView:
-    """Return what an agent was.
+    """Return a version of an agent.
 
     Raises:
         NotFound: There is no such agent, or it never had that version.

@@ -269,7 +269,6 @@ async def count_failure(
 
     Args:
         connection: In the transaction that settles the attempt.
-        webhook_id: Id of the webhook.
         rest_after: It rests after this many failures in a row.
         rest_s: Its first and its longest rest.
         disable_after: It is disabled after this many failures in a row...

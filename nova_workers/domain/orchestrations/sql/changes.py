@@ -68,7 +68,7 @@ _MESSAGES_ALL = f"{_MESSAGES} ORDER BY m.id"
 
 
 async def changed_now(connection: Connection, orchestration_id: str) -> TreeNews:
-    """Return what the present transaction has changed in a tree so far."""
+    """Return the changes to a tree in the present transaction so far."""
     row = await connection.fetchrow(_NOW, id=orchestration_id)
     if row is None:
         return _news(orchestration_id, ())
@@ -89,7 +89,7 @@ async def news_of_message(connection: Connection, orchestration_id: str, message
 
 
 async def recorded_news(connection: Connection, orchestration_id: str) -> list[tuple[datetime, TreeRecord]]:
-    """Return what the ledger has of the past of a tree, oldest first: messages, latest states and the end."""
+    """Return the past of a tree in the ledger, oldest first: messages, latest states and the end."""
     messages = await connection.fetch(_MESSAGES_ALL, id=orchestration_id)
     agents = await connection.fetch(_AGENTS_ALL, id=orchestration_id)
     ended = await connection.fetch(_END, id=orchestration_id)
@@ -102,7 +102,7 @@ async def recorded_news(connection: Connection, orchestration_id: str) -> list[t
 
 
 async def open_questions(connection: Connection, orchestration_id: str, *, older_than_s: float) -> list[TreeRecord]:
-    """Return what the agents of a tree ask a person since at least a time, oldest first."""
+    """Return the questions of a tree's agents to a person that are at least so old, oldest first."""
     return [_asked(row) for row in await connection.fetch(_QUESTIONS, id=orchestration_id, older_than_s=older_than_s)]
 
 

@@ -106,7 +106,7 @@ async def get_config(connection: Connection, tenant_id: str) -> OrchestrationCon
 
 
 async def get_config_version(connection: Connection, tenant_id: str, version: int) -> OrchestrationConfigView:
-    """Return what the configuration was.
+    """Return a version of the configuration.
 
     Raises:
         NotFound: It never had that version.

@@ -153,7 +153,7 @@ async def end_judgement(connection: Connection, tenant_id: str, asked_at: dateti
 
 
 async def get_judgement(connection: Connection, tenant_id: str) -> JudgementView | None:
-    """Return what was asked last; None if nothing was."""
+    """Return the latest question to the judge; None if there was none."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id)
     return None if row is None else JudgementView(**row)
 

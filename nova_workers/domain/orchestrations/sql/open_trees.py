@@ -80,7 +80,7 @@ async def list_open(connection: Connection, *, after: str, limit: int) -> list[s
 async def tree_spending(
     connection: Connection, orchestration_id: str, *, except_turn_id: str | None = None
 ) -> TreeSpending:
-    """Return what all agents of an orchestration have used, as far as it is committed."""
+    """Return the committed spending of all agents of an orchestration."""
     row = await connection.fetchrow(_SPENDING, orchestration_id=orchestration_id, except_turn_id=except_turn_id)
     return TreeSpending(0, 0.0) if row is None else TreeSpending(row["tokens"], row["cost_usd"])
 
@@ -88,7 +88,7 @@ async def tree_spending(
 async def tree_shared(
     connection: Connection, orchestration_id: str, *, except_run_id: str
 ) -> tuple[TreeSpending, TreeSpending]:
-    """Return what all agents of an orchestration have used, and what runs but one have reserved for open calls."""
+    """Return the spending of an orchestration's agents, and the reservations of runs but one for open calls."""
     row = await connection.fetchrow(
         _SHARED, orchestration_id=orchestration_id, except_turn_id=None, except_run_id=except_run_id
     )

@@ -203,8 +203,6 @@ async def find_order(
     """Return the order that an equal order shares, if there is a live one.
 
     Args:
-        connection: The connection.
-        tenant_id: The tenant.
         key_hashes: The keys of the equal order.
         policy_version: As keys have it.
         schema_version: Of the artifacts.

@@ -92,7 +92,7 @@ def span_attributes(claim: Claim) -> dict[str, str | int]:
 
 
 def _ending(claim: Claim, finish: Finish, finished: Finished) -> RunEnding | None:
-    """Return what those who wait for a plain run need; None of another, which they read."""
+    """Return the ending of a plain run, for those who wait for it; None of another, which they read."""
     digest = message_digest(claim.content) if finish.status == "succeeded" and finish.output is None else None
     if digest is None or storable(finish.text) != finish.text:
         return None

@@ -289,7 +289,6 @@ class Unusable:
     """The next run needs what this worker knows to be unusable.
 
     Attributes:
-        run_id: The run.
         model_of: As `MODEL_OF` writes it.
     """
 

@@ -115,7 +115,8 @@ workspace_path = COALESCE(f.workspace_path, t.workspace_path)
 
 _FACT_NAMES = tuple(field.name for field in fields(TurnFacts))
 _MOST_TOKENS = 500_000_000
-"""Of one kind in one response. A higher count is a provider's error, and the sum of four must fit the columns."""
+"""The limit of one kind in one response. A higher count is a provider's error, and the sum of four must fit the
+columns."""
 
 
 def facts_values(facts: TurnFacts | None) -> JsonObject:

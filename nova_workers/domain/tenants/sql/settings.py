@@ -63,7 +63,7 @@ async def list_tenants(connection: Connection, *, after: str | None, limit: int)
 
 
 async def get_ceilings(connection: Connection, tenant_id: str) -> Ceilings | None:
-    """Return what a tenant's agents may be given at most; None permits everything."""
+    """Return the most that a tenant's agents may be given; None permits everything."""
     ceilings = await connection.fetchval(_CEILINGS, tenant_id=tenant_id)
     return None if ceilings is None else read_stored(Ceilings.model_validate, ceilings)
 

@@ -22,7 +22,7 @@ from nova_workers.ledger.database import Connection, Row
 __all__ = ["EPHEMERAL_KEPT", "Slice", "delete_by_policy", "expire_ephemeral", "mark_deleted", "purge_next", "trim"]
 
 EPHEMERAL_KEPT: Final = timedelta(hours=24)
-"""From the last use of an ephemeral thread until it is purged."""
+"""The time from the last use of an ephemeral thread until it is purged."""
 
 _TURNS = 100
 _RUNS = 500

@@ -81,7 +81,7 @@ def _of_all(since: str = _TODAY) -> str:
 
 
 def _of_24_hours(since: str = _LAST_24_HOURS) -> str:
-    """The same of the last 24 hours, for the operator's ceiling. On a day of 25 hours the calendar's day is longer."""
+    """Return the same of the last 24 hours, for the operator's ceiling. A calendar's day may have 25 hours."""
     return f"SELECT {_used(since)} + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)"
 
 
@@ -121,7 +121,7 @@ _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nova budgets ' || :tenan
 
 
 def _of_others(of: str = "true") -> str:
-    """What other runs have reserved, and the part of it for open calls."""
+    """Return the reservations of other runs, and the part of them for open calls."""
     return f"""
        (SELECT COALESCE(sum(b.reserved_usd), 0) AS reserved_usd, COALESCE(sum(b.open_usd), 0) AS open_usd
           FROM begun b WHERE b.id <> :run_id AND {of})
@@ -213,7 +213,7 @@ class SpentToday:
     agent_usd: float | None
     trigger_usd: float | None
     ceiling_usd: float | None = None
-    """Of the tenant in the last 24 hours."""
+    """The cost of the tenant in the last 24 hours."""
 
 
 async def spent_today(
@@ -226,7 +226,7 @@ async def spent_today(
     trigger_id: str | None = None,
     except_run_id: str | None = None,
 ) -> SpentToday:
-    """Return what a tenant spent today, and of it an agent and a trigger.
+    """Return the cost of a tenant today, and of an agent and a trigger in it.
 
     Args:
         of_tenant: Whether to compute the tenant's sum.

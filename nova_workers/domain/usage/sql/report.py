@@ -49,7 +49,7 @@ async def report_usage(
     timezone: str,
     limit: int,
 ) -> UsageReport:
-    """Return what a tenant used.
+    """Return the usage of a tenant.
 
     Args:
         since: Start of the period, inclusive.

@@ -136,7 +136,6 @@ async def get_webhook(connection: Connection, tenant_id: str, webhook_id: str, *
     Args:
         connection: In a transaction, if `lock` is set.
         tenant_id: Tenant of the webhook.
-        webhook_id: Id of the webhook.
         lock: Whether to lock it until the transaction ends.
 
     Raises:

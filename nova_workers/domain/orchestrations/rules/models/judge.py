@@ -82,7 +82,7 @@ def read_scores(output: object, models: Collection[str]) -> ModelScores:
 
 
 def describe_models(models: Sequence[ModelCapability], rankings: Sequence[Ranking]) -> str:
-    """Return what is known of models and what they did, as JSON: the message to the judge."""
+    """Return the message to the judge: what is known of models, and what they did, as JSON."""
     by_model: dict[str, dict[str, JsonObject]] = {}
     for each in rankings:
         by_model.setdefault(canonical_model(each.model), {})[each.category] = {
@@ -211,7 +211,7 @@ class ModelJudge:
             return False
 
     async def _question(self, tenant_id: str) -> _Question | None:
-        """Return what to ask; None if the tenant has no judge, or it cannot be asked now."""
+        """Return the question to ask; None if the tenant has no judge, or it cannot be asked now."""
         try:
             config, _ = await self._configs.load(tenant_id)
         except InvalidInput:
@@ -263,7 +263,7 @@ class ModelJudge:
 
 
 async def _left_usd(connection: Connection, tenant_id: str) -> float | None:
-    """Return what is left of the tenant's own budget and of the operator's ceiling; None without both."""
+    """Return the rest of the tenant's own budget and of the operator's ceiling; None without both."""
     tenant = await get_tenant(connection, tenant_id)
     ceiling_usd = None if tenant.ceilings is None else tenant.ceilings.max_cost_usd_per_day
     if tenant.max_cost_usd_per_day is None and ceiling_usd is None:

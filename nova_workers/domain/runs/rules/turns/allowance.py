@@ -166,7 +166,7 @@ class TurnAllowance:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _read_closed(self) -> ClosedUsage | None:
-        """Return what runs had cost that ended, as it was read recently; None without a budget of a day."""
+        """Return the usage of ended runs, as it was read recently; None without a budget of a day."""
         now_s = asyncio.get_running_loop().time()
         if not self._claim.budgets.any:
             return None
@@ -267,7 +267,7 @@ class _Reserved:
 
 
 def _most(bound: CallBound, output_tokens: int) -> TreeSpending:
-    """Return what a call uses at most that may produce so many tokens."""
+    """Return the most that a call uses which may produce so many tokens."""
     price = bound.price or TokenPrice(0.0, 0.0)
     usd = bound.input_tokens * price.input_usd + output_tokens * price.output_usd
     return TreeSpending(bound.input_tokens + output_tokens, usd)

@@ -65,7 +65,7 @@ class Compactor:
         self._clock = clock
 
     def is_due(self, claim: Claim, engine: Engine, model: str) -> bool:
-        """Whether the conversation and the new message come near the model's window.
+        """Return whether the conversation and the new message come near the model's window.
 
         Conversations in an SDK's own session are compacted by that SDK.
         """

@@ -30,7 +30,7 @@ class AgentDirectories:
         self._ceilings = CeilingRules.of(settings)
         self._private = PrivateFiles(settings.home, settings.workspace_root)
         self._seen: dict[tuple[str, str], tuple[str, float]] = {}
-        """By tenant and name: the path, and when it was seen."""
+        """The path, and when it was seen, by tenant and name."""
 
     def readable(self, claim: Claim) -> tuple[str, ...]:
         """Return the directories that a run's agent may only read: of one that writes in a directory of its own."""

@@ -112,7 +112,7 @@ class Prompter:
 
 
 def needs_of(agent: AgentSpec, settings: Settings) -> PromptNeeds:
-    """Return what a prompt of the agent contains of the tenant's memories and skills."""
+    """Return the needs of a prompt of the agent: the tenant's memories and skills in it."""
     on_demand = loads_on_demand(agent.engine or settings.default_engine, agent.trust)
     return PromptNeeds(settings.prompts.memories if _recalls(agent) else 0, agent.skills if on_demand else ())
 
@@ -135,7 +135,6 @@ def prompt_of(
         agent: The configuration.
         facts: What the tenant has of its `needs_of`.
         settings: The operator's words for channels.
-        agent_id: The agent's id.
         channel: Where the answer is read, if that is known.
         cwd: The agent's working directory, if it has one.
         task: The section of the thread's task; empty without one.
@@ -156,7 +155,7 @@ def prompt_of(
 
 
 def _recalls(agent: AgentSpec) -> bool:
-    """Whether the agent may read memories: a grant without the reading tool gives none."""
+    """Return whether the agent may read memories: a grant without the reading tool gives none."""
     grant = agent.capabilities.get(_MEMORY)
     return grant is not None and (grant.tools is None or _MEMORY_LIST in grant.tools)
 

@@ -83,16 +83,16 @@ class TurnRecorder(TurnListener):
         self.unwritten: StepRecord | None = None
         """The current step until it is fully committed."""
         self.steps_committed = 0
-        """In this attempt."""
+        """The steps of this attempt."""
         self.compact_above_tokens: int | None = None
         """Stop the turn between two steps once a response reports a longer conversation than this."""
         self.is_over_window = False
         """Whether the turn was stopped for that reason."""
         place = run.claim.place
         self.budget = None if place is None or not place.limits.has_budget else TreeBudget(run.claim, place)
-        """Of the orchestration that the run's agent is part of."""
+        """The budget of the orchestration that the run's agent is part of."""
         self.allowance: TurnAllowance | None = None
-        """Of the budgets that the run shares with others."""
+        """The allowance of the budgets that the run shares with others."""
         self._summary: str | None = None
         """The result with which the agent of an orchestration declared its task complete."""
         self.first_token_at: datetime | None = None
@@ -218,7 +218,7 @@ class TurnRecorder(TurnListener):
             raise RunLost("The lease may have expired before this call began.", run_id=claim.run_id)
 
     async def _is_allowed_always(self, tool_name: str, params: JsonObject) -> bool:
-        """Whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""
+        """Return whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""
         place, tenant_id = self._claim.place, self._claim.tenant_id
         if place is None:
             return False
@@ -292,7 +292,7 @@ class TurnRecorder(TurnListener):
         self._note_commit()
 
     def _note_commit(self) -> None:
-        """The ledger has the usage of every call so far, in place of what was reserved for them."""
+        """Note that the ledger has the usage of every call so far, in place of what was reserved for them."""
         if self.allowance is not None:
             self.allowance.committed()
 
@@ -435,14 +435,14 @@ class TurnRecorder(TurnListener):
         return "stop" if stop or self._run.stop_at_step else "continue"
 
     def clears(self, step: int) -> bool:
-        """Whether the end of a step, or a wait in it, proves that the run does not end its process.
+        """Return whether the end of a step, or a wait in it, proves that the run does not end its process.
 
         What a lost worker began may be what ended it, so to close that proves nothing.
         """
         return self._claim.losses > 0 and step != self._reopened
 
     def _declared_summary(self, step: StepRecord) -> str | None:
-        """Return what the agent of an orchestration gave to `task_complete`: its turn ends with this step."""
+        """Return the summary that an orchestration's agent gave to `task_complete`: its turn ends with this step."""
         if self._claim.place is None:
             return None
         done = (call for call in step.tool_calls if call.tool_name == TASK_COMPLETE and call.status == "completed")
@@ -464,7 +464,7 @@ class TurnRecorder(TurnListener):
         return self.is_over_window or (self.budget is not None and self.budget.sums_up)
 
     def _is_over_window(self, step: StepRecord) -> bool:
-        """Whether the conversation comes near the window and enough steps have passed since the last compaction."""
+        """Return whether the conversation comes near the window, enough steps after the last compaction."""
         if self.compact_above_tokens is None or self._steps_since_summary < _LEAST_STEPS:
             return False
         return step.usage.total_tokens > self.compact_above_tokens

@@ -97,7 +97,7 @@ class TreeBudget:
         return used
 
     def take_notes(self) -> tuple[Message, ...]:
-        """Return what the model is to read before its next call. It is not kept: the next attempt warns again."""
+        """Return the notes for the model before its next call. They are not kept: the next attempt warns again."""
         notes, self._notes = self._notes, []
         return tuple(Message("user", (text_block(note),)) for note in notes)
 
