@@ -6,14 +6,12 @@ import asyncio
 import base64
 import json
 import os
-import subprocess
-import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 
@@ -24,7 +22,7 @@ from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, RunView
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, blocks
-from tests.support.processes.command_line import Nova
+from tests.support.processes.command_line import Child, Nova
 from tests.support.processes.fleet import Fleet
 from tests.support.waiting import stays, until
 
@@ -300,25 +298,30 @@ async def test_an_unknown_agent_ends_the_channel_and_leaves_the_update_undone(st
     assert stage.channel.finished == []
 
 
-def _command(nova: Nova, *, program: str = "nova_workers.channels") -> dict[str, Any]:
-    """Return how the program of `nova channels pipe` is started; the command itself takes twice as long."""
-    name = f"pipe-{uuid.uuid4().hex[:8]}"
-    command = [sys.executable, "-m", *program.split(), "pipe", "--allow", "ann", "--name", name]
-    return {"args": command, "env": {**os.environ, **nova.env}, "text": True}
-
-
-def _pipe(nova: Nova, *lines: str, program: str) -> subprocess.CompletedProcess[str]:
-    given = "".join(f"{line}\n" for line in lines)
-    options = _command(nova, program=program)
-    return subprocess.run(**options, input=given, capture_output=True, timeout=60, check=False)
+@contextmanager
+def _pipe(nova: Nova) -> Generator[tuple[Child, TextIO]]:
+    """Start the program of `nova channels pipe`, and give it with its stdin."""
+    source, sink = os.pipe()
+    arguments = ("pipe", "--allow", "ann", "--name", f"pipe-{uuid.uuid4().hex[:8]}")
+    try:
+        with (
+            open(sink, "w", encoding="utf-8") as stdin,
+            nova.child(*arguments, stdin=source, program="nova_workers.channels") as child,
+        ):
+            yield child, stdin
+    finally:
+        os.close(source)
 
 
 def test_a_program_is_a_channel_by_lines_of_json(nova: Nova) -> None:
     long = json.dumps({**HELLO, "id": "3", "text": "x" * (17 << 20)})
     lines = (json.dumps(HELLO), "", "{nonsense", long, json.dumps({"id": "2"}), json.dumps(HELLO))
-    done = _pipe(nova, *lines, program="nova_workers.cli channels")
-    assert (done.returncode, done.stderr) == (0, "")
-    replies = [json.loads(line) for line in done.stdout.splitlines()]
+    with _pipe(nova) as (child, stdin):
+        stdin.writelines(f"{line}\n" for line in lines)
+        stdin.close()
+        done = child.done()
+    assert (done.code, done.err) == (0, "")
+    replies = done.lines
     answers = [line for line in replies if line["type"] == "answer"]
     assert [(line["text"], line["conversation"]) for line in answers] == [("You said: hello", "kitchen")] * 2
     assert len({line["run_id"] for line in answers}) == 1
@@ -328,10 +331,11 @@ def test_a_program_is_a_channel_by_lines_of_json(nova: Nova) -> None:
 
 def test_a_pipe_with_an_unknown_key_ends_with_a_sentence(nova: Nova) -> None:
     nova.env["NOVA_API_KEY"] = "nova_wrong"
-    done = _pipe(nova, program="nova_workers.channels")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nova: ")
-    assert len(done.stderr.splitlines()) == 1
+    with _pipe(nova) as (child, _):
+        done = child.done()
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("nova: ")
+    assert len(done.err.splitlines()) == 1
 
 
 async def test_a_channels_name_that_could_be_part_of_a_conversation_is_refused(stage: Stage) -> None:
@@ -340,27 +344,21 @@ async def test_a_channels_name_that_could_be_part_of_a_conversation_is_refused(s
 
 
 def test_a_signal_ends_a_pipe_whose_stdin_is_open(nova: Nova) -> None:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(**_command(nova), stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        print(json.dumps(HELLO), file=process.stdin, flush=True)
-        assert json.loads(process.stdout.readline())["type"] == "answer"
-        process.terminate()
-        assert process.wait(30) == 0
+    with _pipe(nova) as (child, stdin):
+        print(json.dumps(HELLO), file=stdin, flush=True)
+        child.reads('"type": "answer"')
+        child.terminate()
+        assert child.done().code == 0
 
 
 @pytest.mark.parametrize("keeps_stdin", [True, False])
 def test_a_pipe_whose_reader_left_ends(nova: Nova, *, keeps_stdin: bool) -> None:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(**_command(nova), stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdout.close()
-        print(json.dumps(HELLO), file=process.stdin, flush=True)
+    with _pipe(nova) as (child, stdin):
+        child.stop_reading()
+        print(json.dumps(HELLO), file=stdin, flush=True)
         if not keeps_stdin:
-            process.stdin.close()
-        assert process.wait(30) == 141
+            stdin.close()
+        assert child.done().code == 141
 
 
 async def test_the_channel_of_the_guide_works(stage: Stage, tmp_path: Path) -> None:

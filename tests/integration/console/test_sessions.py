@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -19,6 +19,7 @@ from tests.integration.api.conftest import Api
 from tests.integration.console.conftest import Console
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
+from tests.support.processes.preloaded import PreloadedProcess, stream_of
 from tests.support.servers.asgi import serving
 from tests.support.waiting import until
 
@@ -223,17 +224,20 @@ async def test_the_secret_file_is_private(console: Console, settings: Settings) 
 
 @proves("security.login-link")
 async def test_a_command_prints_a_login_link_for_a_running_console_on_a_terminal_only(
-    console: Console, settings: Settings
+    console: Console, settings: Settings, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "nova_workers.console", console.url]
-    environment = {"NOVA_HOME": str(settings.home)}
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
-    output, errors = await process.communicate()
-    assert (process.returncode, output, b"on a terminal only" in errors) == (1, b"", True)
+    output, errors = tmp_path / "output", tmp_path / "errors"
+
+    async def command(stdout: Path | int) -> int:
+        streams = (os.devnull, stream_of(stdout), stream_of(errors))
+        environment = {"NOVA_HOME": str(settings.home)}
+        process = PreloadedProcess("nova_workers.console", [console.url], env=environment, streams=streams, cwd=Path())
+        return await asyncio.to_thread(process.wait, 60.0)
+
+    assert await command(output) == 1
+    assert (output.read_text(), "on a terminal only" in errors.read_text()) == ("", True)
     reader, terminal = os.openpty()
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=terminal)
-    assert await process.wait() == 0
+    assert await command(terminal) == 0
     link = os.read(reader, 4096).decode().strip()
     os.close(reader)
     os.close(terminal)

@@ -120,6 +120,10 @@ class Child:
         """Press Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Ask it to end, as a supervisor does."""
+        self._process.send_signal(signal.SIGTERM)
+
     def done(self, timeout_s: float = 30.0) -> Done:
         """Wait for its end."""
         code = self._process.wait(timeout_s)

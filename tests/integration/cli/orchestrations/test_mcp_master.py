@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import TextContent
 
@@ -22,6 +22,7 @@ from nova_workers.contracts.http.orchestrations import MasterComplete
 from nova_workers.contracts.waits import RunAnswer
 from tests.requirements import proves
 from tests.support.harness.trees import call, complete, script
+from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
 from tests.support.waiting import until
 
@@ -48,12 +49,12 @@ _TOOLS = {
 
 
 @asynccontextmanager
-async def _client(fleet: Fleet, log: Path, *arguments: str, key: str | None = None) -> AsyncGenerator[ClientSession]:
+async def _client(fleet: Fleet, log: Path, *arguments: str) -> AsyncGenerator[ClientSession]:
     """Start the command as an MCP client does. Leaving the block ends it."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "nova_workers.cli", "mcp-master", *arguments],
-        env={"NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": key or fleet.api_key, "NOVA_HOME": str(log.parent)},
+        env={"NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": fleet.api_key, "NOVA_HOME": str(log.parent)},
     )
     with log.open("a") as errors:
         async with stdio_client(server, errors) as (read, write), ClientSession(read, write) as session:
@@ -106,36 +107,29 @@ async def test_an_mcp_client_leads_agents_and_is_taken_up_again(settings: Settin
             text, failed = await _call(session, "respond_to_child", child_id="oag_unknown", response="x")
             assert failed
             assert "There is no child" in text
-        await _kill_in_a_wait(fleet, log, view.id)
+            await _kill_in_a_wait(fleet, session, view.id)
         async with _client(fleet, log, "--orchestration", view.id) as session:
             assert "from the third" in (await _call(session, "wait_for_message"))[0]
         ended = await orchestrations.complete(view.id, MasterComplete(summary="Both parts are done."))
         assert (ended.state, ended.summary) == ("COMPLETED", "Both parts are done.")
-        await _refuses(fleet, log, view.id)
-        await _refuses(fleet, log, view.id, key=(await add_api_key(fleet.env["NOVA_DATABASE_URL"]))[0])
-    said = log.read_text()
-    assert f"take it up again with `nova mcp-master --orchestration {view.id}`" in said
-    assert "is COMPLETED" in said
-    assert f"There is no orchestration '{view.id}'" in said
+        assert "is COMPLETED" in _refusal(fleet, tmp_path, view.id, fleet.api_key)
+        other_key, _ = await add_api_key(fleet.env["NOVA_DATABASE_URL"])
+        assert f"There is no orchestration '{view.id}'" in _refusal(fleet, tmp_path, view.id, other_key)
+    assert f"take it up again with `nova mcp-master --orchestration {view.id}`" in log.read_text()
 
 
-async def _kill_in_a_wait(fleet: Fleet, log: Path, orchestration_id: str) -> None:
+async def _kill_in_a_wait(fleet: Fleet, session: ClientSession, orchestration_id: str) -> None:
     """Kill the command while it waits for a child that asks a person; then answer the child."""
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - the client's own error, in a group of its tasks
-        await _lead_until_killed(fleet, log, orchestration_id)
+    asks = script(call("ask_user", question="Which?"), complete("from the third"))
+    await _call(session, "spawn_child", prompt=asks, name="Three", wait=False)
+    waiting = asyncio.create_task(_call(session, "wait_for_message"))
+    await until(lambda: _is_waiting(fleet, orchestration_id))
+    (pid,) = _servers()
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(MCPError):
+        await waiting
     (wait,) = (await fleet.client.runs.waits()).items
     await fleet.client.runs.answer(wait.run_id, RunAnswer(text="This one."))
-
-
-async def _lead_until_killed(fleet: Fleet, log: Path, orchestration_id: str) -> None:
-    async with _client(fleet, log, "--orchestration", orchestration_id) as session:
-        asks = script(call("ask_user", question="Which?"), complete("from the third"))
-        await _call(session, "spawn_child", prompt=asks, name="Three", wait=False)
-        waiting = asyncio.create_task(_call(session, "wait_for_message"))
-        await until(lambda: _is_waiting(fleet, orchestration_id))
-        (pid,) = _servers()
-        os.kill(pid, signal.SIGKILL)
-        await waiting
 
 
 async def _is_waiting(fleet: Fleet, orchestration_id: str) -> bool:
@@ -154,8 +148,10 @@ def _servers() -> list[int]:
     return found
 
 
-async def _refuses(fleet: Fleet, log: Path, orchestration_id: str, *, key: str | None = None) -> None:
-    """Check that the command ends at once for an orchestration that it cannot take up."""
-    with pytest.raises(BaseException):  # noqa: B017, PT011 - the client's own error, in a group of its tasks
-        async with _client(fleet, log, "--orchestration", orchestration_id, key=key):
-            pass
+def _refusal(fleet: Fleet, home: Path, orchestration_id: str, key: str) -> str:
+    """Return what the command says that ends at once, for an orchestration that it cannot take up."""
+    nova = Nova({"NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": key, "NOVA_HOME": str(home)})
+    with nova.child("mcp-master", "--orchestration", orchestration_id) as child:
+        done = child.done()
+    assert done.code == 1
+    return done.err

@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, ViewportSize
 
-from tests.browser.harness import browser, missing, page_of
+from tests.browser.harness import browser as running_browser
+from tests.browser.harness import missing, page_of
 from tests.integration.api.conftest import Api, working_for
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.shared_servers import SharedServers
@@ -20,6 +22,7 @@ __all__ = ["LOOP", "signed_in"]
 
 LOOP = "session"
 """The loop of the browser, and so of all tests and fixtures that wait for it."""
+_VIEWPORT = ViewportSize(width=1280, height=900)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest_asyncio.fixture(scope="package", loop_scope=LOOP)
 async def chromium() -> AsyncGenerator[Browser]:
     """A browser, which takes two seconds of CPU to start."""
-    async with browser() as chromium:
+    async with running_browser() as chromium:
         yield chromium
 
 
@@ -54,10 +57,17 @@ async def shared_worker(shared: SharedServers) -> AsyncGenerator[ManualWorker]:
         yield worker
 
 
+@pytest_asyncio.fixture(loop_scope=LOOP)
+async def browser(console: Console) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A session of the tenant, without a page."""
+    async with console.signed_in(console.api.tenant.key) as browser:
+        yield browser
+
+
 @asynccontextmanager
 async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Page]:
-    """Give a page that is signed in, in which no script may fail and nothing may break the page's policy."""
-    context = await chromium.new_context(base_url=url, viewport={"width": 1280, "height": 900})
+    """Give a page that is signed in by the form, in which no script may fail and nothing break the page's policy."""
+    context = await chromium.new_context(base_url=url, viewport=_VIEWPORT)
     async with page_of(context) as page:
         await page.goto("/login")
         await page.fill("#f-key", key)
@@ -67,7 +77,11 @@ async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Pag
 
 
 @pytest_asyncio.fixture(loop_scope=LOOP)
-async def page(chromium: Browser, console: Console) -> AsyncGenerator[Page]:
-    """A signed-in page of the console."""
-    async with signed_in(chromium, console.url, console.api.tenant.key) as page:
+async def page(chromium: Browser, console: Console, browser: httpx2.AsyncClient) -> AsyncGenerator[Page]:
+    """An empty page with the session of `browser`: the console's pages of a sign-in take a second of CPU."""
+    context = await chromium.new_context(base_url=console.url, viewport=_VIEWPORT)
+    await context.add_cookies(
+        [{"name": each.name, "value": each.value or "", "url": console.url} for each in browser.cookies.jar]
+    )
+    async with page_of(context) as page:
         yield page

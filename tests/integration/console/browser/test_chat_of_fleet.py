@@ -13,12 +13,10 @@ from playwright.async_api import Browser, Page, expect
 from nova_workers.base.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.contracts.http.wire import AgentCreate
-from tests.chaos.conftest import env
+from tests.chaos.conftest import SHORT_LEASES
 from tests.integration.console.browser.conftest import LOOP, signed_in
-from tests.support.processes.fleet import Fleet
+from tests.support.processes.fleet import Fleet, fleet_env
 from tests.support.servers.asgi import serving
-
-__all__ = ["env"]
 
 pytestmark = pytest.mark.fleet
 
@@ -47,14 +45,20 @@ class Talk:
         return self.page.url.partition("/chat/")[2].partition("#")[0]
 
 
-@pytest_asyncio.fixture(loop_scope=LOOP)
-async def talk(chromium: Browser, settings: Settings, env: dict[str, str]) -> AsyncGenerator[Talk]:
-    """A signed-in page, with a fleet whose lost workers are noticed in seconds."""
-    async with Fleet(env, workers=1, beat=True) as fleet:
+@pytest_asyncio.fixture(scope="module", loop_scope=LOOP)
+async def fleet(shared_settings: Settings) -> AsyncGenerator[Fleet]:
+    """A fleet whose lost workers are noticed in seconds."""
+    async with Fleet(fleet_env(shared_settings) | SHORT_LEASES, workers=1, beat=True) as fleet:
         await fleet.client.agents.create(AgentCreate.model_validate(_ASKER))
-        app = build_console(settings, api_url=fleet.api_url)
-        async with serving(app, patient=True) as url, signed_in(chromium, url, fleet.api_key) as page:
-            yield Talk(page, fleet)
+        yield fleet
+
+
+@pytest_asyncio.fixture(loop_scope=LOOP)
+async def talk(chromium: Browser, fleet: Fleet, shared_settings: Settings) -> AsyncGenerator[Talk]:
+    """A signed-in page, before the fleet."""
+    app = build_console(shared_settings, api_url=fleet.api_url)
+    async with serving(app, patient=True) as url, signed_in(chromium, url, fleet.api_key) as page:
+        yield Talk(page, fleet)
 
 
 async def test_a_call_is_approved_and_a_question_answered_where_they_are_asked(talk: Talk) -> None:
@@ -89,7 +93,7 @@ async def test_a_killed_worker_s_stream_ends_with_exactly_the_text_of_the_ledger
     ]
     thread = await talk.begin(script)
     await expect(talk.page.locator(".streamed")).to_contain_text("word20", timeout=60_000)
-    talk.fleet.workers[0].kill()
+    talk.fleet.workers[-1].kill()
     await talk.fleet.start_worker()
     await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=60_000)
     shown = await talk.page.locator(".turn .bubble.assistant").all_inner_texts()
