@@ -52,7 +52,7 @@ from .routes.orders import policies as order_policies
 from .routes.orders import secrets as order_secrets
 from .routes.orders import work_orders
 from .routes.orders.admission import install_order_refusals
-from .routes.runs import answers, events, runs, submissions, threads, timelines
+from .routes.runs import answers, events, runs, submissions, thread_states, threads, timelines
 from .routes.runs.rehearsal import rehearse_messages
 from .routes.workspace import (
     agents,
@@ -111,6 +111,7 @@ _ROUTERS = (
     timelines.router,
     threads.creation,
     threads.router,
+    thread_states.router,
     agents.router,
     fleet.router,
     keys.router,

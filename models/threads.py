@@ -11,7 +11,7 @@ from nova_workers.base.vocabulary import HeadMove
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 
-__all__ = ["Thread", "ThreadHead"]
+__all__ = ["Thread", "ThreadHead", "ThreadState"]
 
 
 class Thread(Table, table=True):
@@ -89,6 +89,20 @@ class Thread(Table, table=True):
         null=True, comment="When the rows of a deleted thread are purged; infinity while forks continue from its turns"
     )
     trimmed_at: datetime | None = time(null=True, comment="When all but its latest turn was last deleted, by policy")
+
+
+class ThreadState(Table, table=True):
+    """The state document of a thread, apart from its row: claims and messages lock and copy that."""
+
+    __tablename__ = "thread_states"
+    # Updated in place: space for heap-only tuples.
+    __table_args__ = ({"postgresql_with": {"fillfactor": "70"}},)
+
+    thread_id: str = fk("threads.id", primary=True)
+    tenant_id: str = id_ref()
+    state: dict[str, Any] = json()
+    version: int = big(default=1, comment="Grows with each change; a write with another one is refused")
+    updated_at: datetime = time(now=True)
 
 
 class ThreadHead(Table, table=True):

@@ -137,6 +137,7 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
         documents=("ceilings",),
         tenant="id",
     ),
+    "thread_states": AuditRule("thread_state", ("thread_id",), bookkeeping=("version", *_CHANGED_AT)),
     "threads": AuditRule(
         "thread",
         ("id",),

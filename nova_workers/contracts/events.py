@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nova_workers.base.vocabulary import OutageReason
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, HoldDetail, Pause, WaitRequest
@@ -33,6 +34,7 @@ __all__ = [
     "ProviderUnavailable",
     "Reasoning",
     "Restart",
+    "StateChange",
     "Steered",
     "Step",
     "StreamEnd",
@@ -153,6 +155,22 @@ class ToolStatus(_Event):
     tool_name: str
     status: Literal["started", "running", "completed", "failed", "interrupted"]
     summary: str | None = None
+    agent: str | None = None
+    """The subagent that it comes from; None is the agent itself."""
+
+
+class StateChange(_Event):
+    """The agent changed the thread's state document: by `patch`, a JSON Merge Patch, or to `state` as a whole.
+
+    Sent after the `tool_status` with which its call ends. Changes by programs and people are none of the run's.
+    """
+
+    type: Literal["state"] = "state"
+    version: int
+    """The document's version with this change."""
+    patch: JsonObject | None = None
+    state: JsonObject | None = None
+    tool_call_id: str
     agent: str | None = None
     """The subagent that it comes from; None is the agent itself."""
 
@@ -364,6 +382,7 @@ Event = Annotated[
     | Thinking
     | AssistantMessage
     | ToolStatus
+    | StateChange
     | ToolUseSummary
     | Step
     | Usage

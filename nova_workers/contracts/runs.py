@@ -239,6 +239,8 @@ class Claim:
     capped: bool = False
     """Whether its tenant or agent has a limit of concurrent runs: when it ends, another run may start."""
     has_memories: bool = False
+    has_state: bool = False
+    """Whether the thread has a state document."""
     """Whether its tenant has memories, which the prompt then mentions."""
     budgets: DailyBudgets = DailyBudgets()
     ceilings: Ceilings | None = None

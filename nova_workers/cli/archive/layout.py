@@ -11,6 +11,7 @@ __all__ = ["LINE_KINDS", "NOTE_FIELDS", "PLAIN_LISTS", "dump", "place", "pretty"
 
 LINE_KINDS: Final = {
     "threads": "thread",
+    "thread_states": "state",
     "runs": "run",
     "turns": "turn",
     "messages": "message",

@@ -10,6 +10,7 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, changes, given, remote
+from nova_workers.cli.records import states
 from nova_workers.cli.resources import Filter, deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, short, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
@@ -20,6 +21,8 @@ from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFo
 __all__ = ["app"]
 
 app = group("List, read, import, fork and delete conversations.")
+
+app.add_typer(states.app, name="state")
 
 ThreadArgument = Annotated[str, typer.Argument(help="The thread's id.")]
 TitleOption = Annotated[str | None, typer.Option(help="A title for people.")]

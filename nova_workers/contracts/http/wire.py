@@ -214,7 +214,7 @@ class ThreadPatch(Body):
     label=FREE,
 )
 class ThreadFork(Body):
-    """A new thread that continues from a turn of this one. Nothing is copied."""
+    """A new thread that continues from a turn of this one, with a copy of the state document. No turn is copied."""
 
     turn_id: str | None = None
     """None forks at the head."""

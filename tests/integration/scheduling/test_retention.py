@@ -33,7 +33,9 @@ from tests.requirements import proves
 NONE = {"after_days": 30, "keep": "none"}
 LATEST = {"after_days": 30, "keep": "latest"}
 
-_OF_A_THREAD = ("runs", "turns", "messages", "message_texts", "thread_heads", "sent_files", "engine_sessions")
+_OF_A_THREAD = (
+    *("runs", "turns", "messages", "message_texts", "thread_heads", "thread_states", "sent_files", "engine_sessions"),
+)
 
 
 def _retention(database: Database, **settings: Any) -> Retention:
@@ -65,6 +67,11 @@ async def _fill(database: Database, thread: tuple[str, str], runs: list[SeededRu
         session_id=f"ses_{thread_id}",
         tenant_id=tenant_id,
         thread_id=thread_id,
+    )
+    await database.execute(
+        "INSERT INTO thread_states (thread_id, tenant_id, state) VALUES (:thread_id, :tenant_id, '{}')",
+        thread_id=thread_id,
+        tenant_id=tenant_id,
     )
     await database.execute("UPDATE threads SET session_id = 'ses_1' WHERE id = :thread_id", thread_id=thread_id)
     for run in runs:
@@ -349,11 +356,17 @@ async def test_a_thread_of_an_open_task_or_of_a_trigger_is_not_touched(
 @proves("threads.ephemeral")
 async def test_an_ephemeral_thread_is_purged_a_day_after_its_last_use(database: Database) -> None:
     await add_agent(database, "ten_1")
-    (unused, runs), (used, _), (kept, _), (removed, _), (busy, _), (triggered, _) = [
-        await old_thread(database, 2) for _ in range(6)
+    (unused, runs), (used, _), (kept, _), (removed, _), (busy, _), (triggered, _), (stated, _) = [
+        await old_thread(database, 2) for _ in range(7)
     ]
     await database.execute("UPDATE threads SET ephemeral = id <> :kept", kept=kept[1])
     await _fill(database, unused, runs)
+    await database.execute("UPDATE thread_states SET updated_at = now() - interval '2 days'")
+    # Its document was changed within the day.
+    await database.execute(
+        "INSERT INTO thread_states (thread_id, tenant_id, state) VALUES (:thread_id, 'ten_1', '{}')",
+        thread_id=stated[1],
+    )
     await database.execute("UPDATE threads SET updated_at = now() - interval '23 hours' WHERE id = :id", id=used[1])
     async with database.transaction() as transaction:
         await delete_thread(transaction, *removed)
@@ -374,8 +387,9 @@ async def test_an_ephemeral_thread_is_purged_a_day_after_its_last_use(database: 
     assert (done["threads"], done["turns"]) == (2, 4)
     assert set((await _rows(database, unused[1])).values()) == {0}
     left = await database.fetchval("SELECT array_agg(id ORDER BY id) FROM threads WHERE deleted_at IS NULL")
-    assert left == sorted(thread[1] for thread in (used, kept, busy, triggered))
+    assert left == sorted(thread[1] for thread in (used, kept, busy, triggered, stated))
     assert await count(database, "usage") == usage, "it is the accounting"
+    assert await count(database, "thread_states") == 1
     await database.execute("UPDATE runs SET status = 'canceled', finished_at = now() WHERE id = 'run_open'")
     assert (await _retention(database).tick())["threads"] == 1
     assert await count(database, "threads", "id = :id", id=busy[1]) == 0
@@ -426,6 +440,7 @@ async def test_a_thread_is_trimmed_to_its_latest_turn_and_continues_from_it(data
         "messages": 2,
         "message_texts": 2,
         "thread_heads": 1,
+        "thread_states": 1,
         "sent_files": 1,
         "engine_sessions": 0,
     }
@@ -494,6 +509,7 @@ async def test_turns_that_a_fork_continues_from_are_kept_as_long_as_the_fork(dat
     assert await _shown(database, "ten_1", fork.id) == told
     kept = await _rows(database, trunk[1])
     assert (kept["turns"], kept["runs"], kept["message_texts"], kept["sent_files"]) == (3, 3, 0, 0)
+    assert kept["thread_states"] == 0
     assert await count(database, "threads", "id = :id AND title IS NULL AND deleted_at IS NOT NULL", id=trunk[1]) == 1
     # The deeper fork is deleted with what only it needed. Then the other one, and nothing is left.
     await age_thread(database, fork.id, 40)

@@ -49,6 +49,7 @@ def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
             "id": "thr_9", "agent_id": "nova", "fence": 1, "next_seq": 1, "turn_count": 0, "meta": {},
             "created_at": now, "updated_at": now,
         },
+        "thread_states": {"thread_id": "thr_9", "state": {}, "version": 1, "updated_at": now},
         "turns": {
             "id": "turn_9", "thread_id": "thr_9", "depth": 0, "type": "normal", "status": "succeeded",
             "agent_id": "nova", "steps": 0, "tool_call_count": 0, "input_tokens": 0, "output_tokens": 0,

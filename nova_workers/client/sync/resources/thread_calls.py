@@ -4,6 +4,7 @@
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
+from nova_workers.contracts.http.thread_states import ThreadStatePatch, ThreadStateReplace, ThreadStateView
 from nova_workers.contracts.http.wire import (
     MessageView,
     RestoredContent,
@@ -88,6 +89,18 @@ class ThreadCalls:
             f"/v1/threads/{thread_id}/turns",
             params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
         )
+
+    def state(self, thread_id: str) -> ThreadStateView:
+        """Return the thread's state document; before the first change it is empty and has version 0."""
+        return self._transport.fetch(ThreadStateView, "GET", f"/v1/threads/{thread_id}/state")
+
+    def replace_state(self, thread_id: str, change: ThreadStateReplace) -> ThreadStateView:
+        """Replace the whole document, if it has the version that `change` names; `Conflict` otherwise."""
+        return self._transport.fetch(ThreadStateView, "PUT", f"/v1/threads/{thread_id}/state", body=change)
+
+    def patch_state(self, thread_id: str, change: ThreadStatePatch) -> ThreadStateView:
+        """Change fields of the document by a JSON Merge Patch, and only at a version if `change` names one."""
+        return self._transport.fetch(ThreadStateView, "PATCH", f"/v1/threads/{thread_id}/state", body=change)
 
     def restore_content(self, thread_id: str, turn_id: str) -> RestoredContent:
         """Give the model again what was left out of the conversation in a turn, from the next turn on."""

@@ -18,6 +18,7 @@ from nova_workers.contracts.agents import AGENT_ID_PATTERN, AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.skills import SkillFile
+from nova_workers.contracts.thread_state import size_problem
 from nova_workers.domain.agents.rules.rules import check_agent_id, check_spec
 from nova_workers.domain.archive.rules.values import MAX_COUNT, check_values, unreadable, wrong
 from nova_workers.domain.archive.sql.tables import KeptTable
@@ -34,7 +35,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 _AGENT_ID = re.compile(rf"(?=.{{1,64}}\Z){AGENT_ID_PATTERN.removeprefix('^').removesuffix('$')}\Z")
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _OTHER_KEYS: Final = frozenset(
-    {"agents", "agent_versions", "skills", "skill_files", "tasks", "compactions", "thread_heads"}
+    {"agents", "agent_versions", "skills", "skill_files", "tasks", "compactions", "thread_heads", "thread_states"}
 )
 """Tables whose keys are not our ids."""
 _ENDED: Final = {"runs": ENDED_RUNS, "turns": ENDED_TURNS}
@@ -89,15 +90,14 @@ def _checked_kind(table: str, row: JsonObject, agents: AgentChecks) -> JsonObjec
             return _skill(row)
         case "skill_files":
             _check_skill_file(row)
-        case "deliveries" if (row.get("target"), row.get("webhook_id")) != ("user", None):
-            # Any other target is a webhook, which may be another tenant's.
-            raise wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
-        case "deliveries" if row.get("kind") == "run_completed":
-            raise wrong("deliveries.kind", "'run_completed' goes to webhooks and never stands in the inbox")
+        case "deliveries":
+            _check_delivery(row)
         case "triggers":
             _check_trigger(row)
         case "memories" if len(str(row.get("content"))) > MAX_CONTENT_CHARS:
             raise wrong("memories.content", f"it has more than {MAX_CONTENT_CHARS} characters")
+        case "thread_states":
+            _check_state(row)
         case "tasks" if not _is_task_id(row.get("id")):
             raise wrong("tasks.id", f"{row.get('id')!r:.80} is no number of a task")
         case _:
@@ -171,6 +171,21 @@ def _moment(row: JsonObject, column: str) -> datetime:
     if row.get(column) is None:
         raise wrong(f"triggers.{column}", "it is missing")
     return datetime.fromisoformat(row[column])
+
+
+def _check_delivery(row: JsonObject) -> None:
+    if (row.get("target"), row.get("webhook_id")) != ("user", None):
+        # Any other target is a webhook, which may be another tenant's.
+        raise wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
+    if row.get("kind") == "run_completed":
+        raise wrong("deliveries.kind", "'run_completed' goes to webhooks and never stands in the inbox")
+
+
+def _check_state(row: JsonObject) -> None:
+    state = row.get("state")
+    problem = size_problem(state) if isinstance(state, dict) else "it is no object"
+    if problem is not None:
+        raise wrong("thread_states.state", problem)
 
 
 def _check_skill_file(row: JsonObject) -> None:

@@ -112,6 +112,7 @@ KEPT: Final = (
         thread="x.id",
         omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id"}),
     ),
+    KeptTable("thread_states", "x.thread_id", join=_OF_THREAD, agent="h.agent_id", thread="h.id"),
     KeptTable(
         "runs",
         "x.thread_id, x.seq",
@@ -190,6 +191,7 @@ _ID_COLUMNS = {
 
 _OWNED: Final = frozenset(
     {
+        ("thread_states", "thread_id"),
         ("runs", "thread_id"),
         ("turns", "thread_id"),
         ("turns", "run_id"),

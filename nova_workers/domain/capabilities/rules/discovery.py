@@ -34,6 +34,7 @@ MODULES: Final = (
     "secrets.tools",
     "skills.tools",
     "tasks.tools",
+    "threads.tools",
     "triggers.tools",
 )
 """The modules below `nova_workers.domain`, each with a function ``capability(parts)``, which returns a

@@ -19,6 +19,7 @@ from nova_workers.domain.capabilities.rules.seam import (
     ChecksGrants,
     ComparesConfigs,
     DeclaredServer,
+    OffersItself,
     Revealed,
     RevealsSecrets,
     Servers,
@@ -79,6 +80,7 @@ class CapabilityRegistry:
         # Protocols are checked once: isinstance takes 10 µs, and a run has a dozen grants.
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
+        self._offers: dict[str, OffersItself] = {}
         self._tools: set[tuple[str, bool]] = set()
         """Names of tools, and whether their capability is injected."""
         self._secret_tools: list[tuple[str, ToolDeclaration[Any]]] = []
@@ -109,6 +111,8 @@ class CapabilityRegistry:
             self._checks[capability.name] = capability
         if isinstance(capability, RevealsSecrets):
             self._reveals[capability.name] = capability
+        if isinstance(capability, OffersItself):
+            self._offers[capability.name] = capability
 
     def discover(self) -> tuple[CapabilityInfo, ...]:
         """Return every capability with its tools, by name. Starts nothing."""
@@ -195,8 +199,9 @@ class CapabilityRegistry:
     async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
         """Return the MCP servers of a run by name.
 
-        Injected ones come first, then granted ones in the order of the configuration. Those with unknown tools come
-        last: of two tools with the same name the first keeps it, so that an external server cannot replace ours.
+        Injected and offered ones come first, then granted ones in the order of the configuration. Those with unknown
+        tools come last: of two tools with the same name the first keeps it, so that an external server cannot replace
+        ours.
 
         Raises:
             InvalidInput: As `validate`; a capability may have been removed since the agent was written.
@@ -208,6 +213,10 @@ class CapabilityRegistry:
                 resolved = await capability.resolve(capability.config(), context)
                 servers = open_ended if capability.tools is None else declared
                 servers |= await self._named(name, resolved)
+        for name, offer in self._offers.items():
+            if name not in spec.capabilities and offer.is_offered(context):
+                capability = self._capabilities[name]
+                declared |= await self._named(name, await capability.resolve(capability.config(), context))
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
             resolved = await capability.resolve(config, context)

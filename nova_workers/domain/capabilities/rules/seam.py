@@ -31,6 +31,7 @@ __all__ = [
     "ComparesConfigs",
     "DeclaredServer",
     "NoConfig",
+    "OffersItself",
     "Revealed",
     "RevealsSecrets",
     "Servers",
@@ -82,6 +83,8 @@ class CapabilityContext:
     """Number of runs above this one: 0 for a run that a person, a trigger or a task started."""
     task_id: int | None = None
     """The task of the thread, if any."""
+    has_state: bool = False
+    """Whether the thread has a state document."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
     config: BaseModel = field(default_factory=NoConfig)
     """The configuration of the grant, an instance of the capability's class."""
@@ -215,6 +218,15 @@ class ChecksGrants(Protocol):
         Raises:
             InvalidInput: It is refused.
         """
+        ...
+
+
+@runtime_checkable
+class OffersItself(Protocol):
+    """A capability that some runs have although their agents are not granted it. A grant decides where there is one."""
+
+    def is_offered(self, context: CapabilityContext) -> bool:
+        """Return whether a run has it without a grant, with an empty configuration."""
         ...
 
 

@@ -3,12 +3,21 @@
 from nova_workers.domain.prompts.rules.builder import build_system_prompt, stable_prefix_chars
 from nova_workers.domain.prompts.rules.event import event_words, is_event_block
 from nova_workers.domain.prompts.rules.markup import SECTIONS
-from nova_workers.domain.prompts.rules.words import ASK_USER, WAYS, background_words, formatting_words, storage_words
+from nova_workers.domain.prompts.rules.words import (
+    ASK_USER,
+    STATE,
+    WAYS,
+    background_words,
+    formatting_words,
+    state_words,
+    storage_words,
+)
 from nova_workers.domain.prompts.rules.work import WORK_PROMPT, work_words
 
 __all__ = [
     "ASK_USER",
     "SECTIONS",
+    "STATE",
     "WAYS",
     "WORK_PROMPT",
     "background_words",
@@ -17,6 +26,7 @@ __all__ = [
     "formatting_words",
     "is_event_block",
     "stable_prefix_chars",
+    "state_words",
     "storage_words",
     "work_words",
 ]

@@ -25,6 +25,7 @@ def build_system_prompt(
     storage: str = "",
     formatting: str = "",
     background: str = "",
+    state: str = "",
     memories: Sequence[str] = (),
     task: str = "",
 ) -> str:
@@ -40,6 +41,7 @@ def build_system_prompt(
         storage: Where the agent may store files.
         formatting: The format of answers.
         background: How a run without a reader reaches a person.
+        state: What the thread's state document is, for a run that can read it.
         memories: The memories, one fact each.
         task: The task of the thread.
     """
@@ -52,6 +54,7 @@ def build_system_prompt(
         "Storage": storage,
         "Formatting": formatting,
         "Background": background,
+        "State": state,
         "Memories": bullets(memories),
         "Task": task,
     }

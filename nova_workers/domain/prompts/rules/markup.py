@@ -14,6 +14,7 @@ SECTIONS = (
     "Storage",
     "Formatting",
     "Background",
+    "State",
     "Memories",
     "Task",
 )

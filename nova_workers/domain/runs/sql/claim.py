@@ -219,6 +219,7 @@ SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool 
        c.trigger_id, c.capped, c.agent_directory, c.hold_detail, c.held_since,
        c.ceilings, c.tenant_budget::float8, c.agent_budget::float8,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
+       EXISTS (SELECT 1 FROM thread_states s WHERE s.thread_id = c.thread_id) AS has_state,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
   FROM chosen n
   LEFT JOIN claimed c ON c.id = n.id
@@ -403,6 +404,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
         capped=row["capped"],
         place=None if orchestrated is None else read_stored(OrchestrationPlace.model_validate, orchestrated["place"]),
         has_memories=row["has_memories"],
+        has_state=row["has_state"],
         held=None if row["hold_detail"] is None else HoldDetail.model_validate(row["hold_detail"]),
         held_since=row["held_since"] if details is None or details["was_held"] else None,
         ceilings=ceilings,

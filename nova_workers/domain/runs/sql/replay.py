@@ -9,7 +9,9 @@ from datetime import datetime
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
-from nova_workers.contracts.events import DeliveryTarget, EventCursor
+from nova_workers.contracts.events import DeliveryTarget, EventCursor, StateChange
+from nova_workers.contracts.steps import ToolCall
+from nova_workers.contracts.thread_state import STATE_TOOL, state_change
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail, WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
@@ -42,8 +44,11 @@ SELECT step, kind, content, run_id, event_id, used, created_at
   FROM messages WHERE turn_id = :turn_id AND step IS NOT NULL ORDER BY seq
 """
 
-_CALLS = """
-SELECT c.call_id, c.step, c.tool_name, c.status, c.started_at, c.completed_at,
+# Of arguments and results only those of changes of the state document, which are events.
+_CALLS = f"""
+SELECT c.call_id, c.step, c.sequence, c.tool_name, c.status, c.started_at, c.completed_at,
+       CASE WHEN c.tool_name = '{STATE_TOOL}' THEN c.params END AS params,
+       CASE WHEN c.tool_name = '{STATE_TOOL}' THEN c.result END AS result,
        EXISTS (SELECT 1 FROM run_waits w WHERE w.run_id = :run_id AND w.tool_call_id = c.call_id) AS waited
   FROM tool_calls c WHERE c.turn_id = :turn_id ORDER BY c.sequence
 """
@@ -90,6 +95,8 @@ class RecordedCall:
     status: str
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    change: StateChange | None = None
+    """What it changed of the state document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +299,17 @@ def _compaction(row: Row) -> RecordedCompaction:
 
 
 def _call(row: Row) -> RecordedCall:
-    return RecordedCall(row["call_id"], row["tool_name"], row["status"], row["started_at"], row["completed_at"])
+    call = ToolCall(
+        row["call_id"],
+        row["tool_name"],
+        row["params"] or {},
+        row["step"],
+        row["sequence"],
+        row["status"],
+        None if row["result"] is None else tuple(row["result"]),
+        completed_at=row["completed_at"],
+    )
+    return RecordedCall(call.id, call.tool_name, call.status, row["started_at"], call.completed_at, state_change(call))
 
 
 def _wait(row: Row) -> RecordedWait:

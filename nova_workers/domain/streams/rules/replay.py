@@ -236,7 +236,10 @@ def _step_events(run: RecordedRun, step: RecordedStep) -> list[Event]:
         events.append(AssistantMessage(text=step.text, step=step.index, at=step.said_at))
     # In this order, the events of a step begin with those of its response while its calls are open.
     events.extend(map(_call_start, step.calls))
-    events.extend(map(_call_end, step.calls))
+    for call in step.calls:
+        events.append(_call_end(call))
+        if call.change is not None:
+            events.append(call.change)
     if step.steered_by:
         events.append(Steered(run_ids=step.steered_by, at=step.closed_at))
     if step.used is not None:

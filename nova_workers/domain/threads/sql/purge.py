@@ -58,6 +58,8 @@ UPDATE threads SET deleted_at = COALESCE(deleted_at, now()), purge_at = now(), h
  WHERE id = ANY(ARRAY(SELECT t.id FROM threads t
                        WHERE t.ephemeral AND t.purge_at IS NULL AND t.created_at < now() - :unused::interval
                          AND t.updated_at < now() - :unused::interval AND t.active_run_id IS NULL
+                         AND NOT EXISTS (SELECT FROM thread_states s
+                                          WHERE s.thread_id = t.id AND s.updated_at >= now() - :unused::interval)
                          AND NOT EXISTS (SELECT FROM runs r
                                           WHERE r.thread_id = t.id AND r.status IN {sql_list(OPEN_RUNS)})
                          AND NOT EXISTS (SELECT FROM triggers g WHERE g.thread_id = t.id AND g.deleted_at IS NULL)
@@ -142,8 +144,9 @@ DELETE FROM thread_heads
                        LIMIT :limit))
 """
 
-# A thread that is kept for its forks keeps no title, label or metadata.
+# A thread that is kept for its forks keeps no title, label, metadata or state.
 _KEEP_FOR_FORKS = """
+WITH stated AS (DELETE FROM thread_states WHERE thread_id = :thread_id)
 UPDATE threads
    SET purge_at = 'infinity', title = NULL, label = NULL, meta = '{}', session_id = NULL
  WHERE id = :thread_id

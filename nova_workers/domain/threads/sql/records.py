@@ -124,6 +124,9 @@ WITH RECURSIVE source AS (
 ), moved AS (
     INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move)
     SELECT :tenant_id, m.id, m.head_turn_id, 'fork' FROM made m
+), stated AS (
+    INSERT INTO thread_states (thread_id, tenant_id, state)
+    SELECT m.id, s.tenant_id, s.state FROM made m JOIN thread_states s ON s.thread_id = m.forked_from_thread_id
 )
 SELECT * FROM made
 """
@@ -272,7 +275,9 @@ async def fork_thread(
     title: str | None = None,
     label: str | None = None,
 ) -> ThreadView:
-    """Insert a thread that continues from a finished turn of this one, or from its head. Nothing is copied.
+    """Insert a thread that continues from a finished turn of this one, or from its head. No turn is copied.
+
+    It has a copy of the state document as it is now, whichever turn it continues from.
 
     Raises:
         NotFound: There is no such thread, or no such turn in its history.

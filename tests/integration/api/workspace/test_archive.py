@@ -79,11 +79,11 @@ GIVEN: dict[str, dict[str, Any]] = {
     "runs": {
         "id": "run_1", "thread_id": "thr_1", "status": "succeeded", "queue": "background", "on_busy": "steer",
         "source": "api", "parent_run_id": None, "lease_expires_at": None, "merged_into": None, "turn_id": "turn_1",
-        "content": BLOCKS, "limit_reached": "turns", "hold": None,
+        "content": BLOCKS, "limit_reached": "turns", "hold": None, "stop_reason": "end_turn",
     },
     "turns": {
         "id": "turn_1", "thread_id": "thr_1", "run_id": "run_1", "parent_turn_id": None, "depth": 0, "type": "normal",
-        "status": "failed", "cost_usd": "1234567890.12345678", "tools_available": ["Read"],
+        "status": "failed", "cost_usd": "1234567890.12345678", "tools_available": ["Read"], "stop_reason": "error",
     },
     "messages": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": None, "kind": "query", "role": "user",
                  "content": BLOCKS, "context": CONTEXT},
@@ -95,6 +95,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "usage": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "cost_usd": "0.00000001"},
     "run_waits": {"run_id": "run_1", "kind": "user", "status": "resolved", "child_run_id": None,
                   "request": {"kind": "user", "question": "Which?"}},
+    "thread_states": {"thread_id": "thr_1"},
     "thread_heads": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "move": "turn"},
 }  # fmt: skip
 
@@ -247,7 +248,9 @@ async def test_the_folder_is_readable_for_people(source: NovaClient, tmp_path: P
     assert files["skills/pdf/SKILL.md"].decode() == SKILL
     assert files["agents/clerk/files/sent_files_id.content"] == bytes(range(256))
     kinds = [next(iter(json.loads(line))) for line in files["agents/clerk/threads/thr_1.jsonl"].splitlines()]
-    assert kinds == ["thread", "run", "turn", "turn", "message", "tool_call", "compaction", "usage", "wait", "head"]
+    assert kinds == [
+        *("thread", "state", "run", "turn", "turn", "message", "tool_call", "compaction", "usage", "wait", "head")
+    ]
     assert b"ses_1" not in files["agents/clerk/threads/thr_1.jsonl"]
 
 

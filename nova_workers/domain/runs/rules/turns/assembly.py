@@ -153,6 +153,7 @@ class TurnAssembler:
             source=claim.source,
             depth=claim.depth,
             task_id=claim.task_id,
+            has_state=claim.has_state,
             agent=agent,
             place=claim.place,
             enclosure=enclosure,

@@ -12,11 +12,13 @@ from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.runs import Claim
 from nova_workers.domain.prompts.rules import (
     ASK_USER,
+    STATE,
     WAYS,
     background_words,
     build_system_prompt,
     formatting_words,
     stable_prefix_chars,
+    state_words,
     storage_words,
 )
 from nova_workers.domain.prompts.rules.task import task_section
@@ -148,6 +150,7 @@ def prompt_of(
         storage=storage_words(cwd, readable),
         formatting=formatting_words(channel, settings.prompts.formatting, fixed_form=agent.output_schema is not None),
         background=background_words(ways=[way for way in WAYS if offers(*way)], can_ask=offers(*ASK_USER)),
+        state=state_words(can_read=offers(*STATE)),
         memories=_memories(facts),
         task=task,
     )

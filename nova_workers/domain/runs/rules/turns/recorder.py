@@ -28,6 +28,7 @@ from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.summaries import tool_result_summary
+from nova_workers.contracts.thread_state import state_change
 from nova_workers.contracts.waits import AskApproval, detail_of
 from nova_workers.domain.orchestrations.sql.permissions import is_allowed_always
 from nova_workers.domain.runs.rules.persist import persist
@@ -359,6 +360,9 @@ class TurnRecorder(TurnListener):
                 summary=summary,
             )
         )
+        change = state_change(call)
+        if change is not None:
+            self._events.emit(change)
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Publish and commit the result of a call. Raises `RunLost`."""

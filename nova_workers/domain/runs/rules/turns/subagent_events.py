@@ -7,6 +7,7 @@ from typing import Literal
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TurnListener
+from nova_workers.contracts.thread_state import state_change
 from nova_workers.domain.streams.rules.publisher import RunEvents
 
 __all__ = ["SubagentEvents"]
@@ -48,6 +49,9 @@ class SubagentEvents(TurnListener):
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Publish that a call ended."""
         self._publish(call, summary, call.status if call.status in ("completed", "interrupted") else "failed")
+        change = state_change(call, agent=self._agent)
+        if change is not None:
+            self._events.emit(change)
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Authorize a call like one of the turn itself."""

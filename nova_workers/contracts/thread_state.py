@@ -1,0 +1,117 @@
+"""A thread's state document: its bounds, JSON Merge Patch, and the words of the tool that changes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+import orjson
+from pydantic import AfterValidator
+
+from nova_workers.contracts.content import JsonObject, text_of
+from nova_workers.contracts.events import StateChange
+from nova_workers.contracts.steps import ToolCall
+
+__all__ = [
+    "MAX_STATE_BYTES",
+    "MAX_STATE_DEPTH",
+    "STATE_TOOL",
+    "StateDocument",
+    "StatePatch",
+    "merge_patch",
+    "saved_text",
+    "size_problem",
+    "state_change",
+]
+
+MAX_STATE_BYTES: Final = 65_536
+"""The length of its JSON without white space: a model that reads it whole takes about 16,000 tokens."""
+MAX_STATE_DEPTH: Final = 32
+"""Nesting of arrays and objects, with the document itself."""
+
+STATE_TOOL: Final = "state"
+"""The tool, and the capability, with which agents read and write it."""
+
+_SAVED: Final = re.compile(r"Saved as version (\d+)\.")
+
+
+def size_problem(document: JsonObject) -> str | None:
+    """Return the reason why a document is too large or too deep; None if it is neither."""
+    if _is_deeper(document, MAX_STATE_DEPTH):
+        return f"it nests deeper than {MAX_STATE_DEPTH} levels"
+    try:
+        size_bytes = len(orjson.dumps(document))
+    except TypeError:
+        # orjson takes integers of 64 bits.
+        return "it has a number of more than 64 bits"
+    return None if size_bytes <= MAX_STATE_BYTES else f"it has {size_bytes:,} bytes; at most {MAX_STATE_BYTES:,} fit"
+
+
+def _bounded(document: JsonObject) -> JsonObject:
+    problem = size_problem(document)
+    if problem is not None:
+        raise ValueError(problem)
+    return document
+
+
+StateDocument = Annotated[JsonObject, AfterValidator(_bounded)]
+"""A whole document."""
+StatePatch = Annotated[JsonObject, AfterValidator(_bounded)]
+"""A JSON Merge Patch of a document: as an object, it leaves an object."""
+
+
+def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
+    """Return a document with a JSON Merge Patch (RFC 7396) applied: objects are merged, null removes a field."""
+    merged = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            below = merged.get(name)
+            merged[name] = merge_patch(below if isinstance(below, dict) else {}, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def saved_text(version: int) -> str:
+    """Return the result of a call that changed the document. `state_change` reads it."""
+    return f"Saved as version {version}."
+
+
+def state_change(call: ToolCall, *, agent: str | None = None) -> StateChange | None:
+    """Return the event about a call that changed the document, from its arguments and its result; None for others.
+
+    What the ledger has of a call is enough, so that a replay has the same events, and an attempt after a crash sends
+    the event that was not sent before it.
+
+    Args:
+        call: A call that ended.
+        agent: The subagent that made it.
+    """
+    if call.tool_name != STATE_TOOL or call.status != "completed":
+        return None
+    saved = _SAVED.fullmatch(text_of(call.result or ()))
+    value = call.params.get("value")
+    if saved is None or not isinstance(value, dict):
+        return None
+    is_patch = call.params.get("action") == "merge"
+    return StateChange(
+        version=int(saved[1]),
+        patch=value if is_patch else None,
+        state=None if is_patch else value,
+        tool_call_id=call.id,
+        agent=agent,
+        at=call.completed_at,
+    )
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Walk level by level, so that depth costs no stack."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [each for each in layer if isinstance(each, dict | list)]
+        if not layer:
+            return False
+        layer = [child for each in layer for child in (each.values() if isinstance(each, dict) else each)]
+    return True
