@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import structlog
 from fastapi import Depends, Request, Response
@@ -19,10 +19,9 @@ from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
 from .auth import Caller, SubmittingCaller
-from .boundary import CLIENT_GONE, until_gone
 from .state import ApiState, state_of
 from .streaming.ended_views import ended_view
-from .streaming.following import Ending, Target
+from .streaming.following import Target, Waited
 from .streaming.sse import RunEventStream
 from .streaming.stream_permits import StreamPermit
 from .submitting import IdempotencyKey, accepted_view, request_key, scaled, to_submission
@@ -74,9 +73,7 @@ class MessageAcceptance:
             if accepted.run_id == run_id:
                 before = accepted_view(accepted, submission)
                 try:
-                    ending = await end.outcome(
-                        until_gone(self.request.receive), timeout_s=longest_wait_s(state, timeout_s)
-                    )
+                    ending = await end.outcome(self.request.receive, timeout_s=longest_wait_s(state, timeout_s))
                     return await _answer_after(state, self.caller, before, ending, final=end.final, headers=headers)
                 except (Unavailable, RedisError) as error:
                     # It is accepted, whatever happens later.
@@ -162,7 +159,7 @@ async def answer_at_end(
         return _answer(found, _status_of(found), headers)
     after_attempt = found.attempt - (found.status == "running")
     with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
-        ending = await end.outcome(until_gone(request.receive), timeout_s=longest_wait_s(state, timeout_s))
+        ending = await end.outcome(request.receive, timeout_s=longest_wait_s(state, timeout_s))
     return await _answer_after(state, caller, found, ending, final=end.final, headers=headers)
 
 
@@ -170,13 +167,11 @@ async def _answer_after(
     state: ApiState,
     caller: Caller,
     before: RunView,
-    ending: Ending | Literal["timeout"],
+    ending: Waited,
     *,
     final: LiveEvent | None,
     headers: Mapping[str, str] | None,
 ) -> Response:
-    if ending == "gone":
-        return Response(status_code=CLIENT_GONE)
     view = ended_view(before, final)
     if view is None:
         async with state.services.database.connection() as connection:

@@ -14,9 +14,9 @@ from nova_workers.ledger.write_record import start_record
 
 from .errors import BodyTooLarge, problem_response, unexpected_problem
 
-__all__ = ["CLIENT_GONE", "BodyLimit", "UnhandledErrors", "header_of", "until_gone"]
+__all__ = ["BodyLimit", "UnhandledErrors", "header_of", "until_gone"]
 
-CLIENT_GONE: Final = 499
+_CLIENT_GONE: Final = 499
 """The status, only in logs and metrics, of a request whose client disconnected before the response, as in nginx."""
 
 _log = structlog.get_logger(__name__)
@@ -35,8 +35,8 @@ _UNLESS_SET: Final = [
 class UnhandledErrors:
     """Catches unhandled exceptions: logs the traceback and responds 500 with its trace id.
 
-    A client that disconnects while sending its body is not a server failure: it is logged in one line and counted as
-    `CLIENT_GONE`, which is never sent.
+    A client that disconnects while it sends its body, or waits for something, is not a server failure: it is logged in
+    one line and counted with status 499, which is never sent.
 
     Here the record begins of what a request may have written, which a failed one is answered by.
 
@@ -69,7 +69,7 @@ class UnhandledErrors:
         except ClientDisconnect:
             _log.info("http_request.client_left", path=scope["path"])
             if not started:
-                await Response(status_code=CLIENT_GONE)(scope, receive, guarded_send)
+                await Response(status_code=_CLIENT_GONE)(scope, receive, guarded_send)
         except Exception:
             trace_id = _trace_id()
             _log.exception("http_request.failed", path=scope["path"], error_id=trace_id)

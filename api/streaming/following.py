@@ -12,6 +12,8 @@ from typing import Any, Literal, Self, cast
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ANSWERABLE
@@ -24,15 +26,17 @@ from nova_workers.domain.streams.rules.stored import stored_pages
 from nova_workers.domain.streams.rules.wire import Continuity, LiveEvent, decode, is_final
 from nova_workers.ledger.database import Database
 
+from ..boundary import until_gone
 from ..errors import CursorFromTheFuture
 from .run_delivery import SLICE_EVENTS, Follower, RunDelivery
 from .run_watch import RunWatch, Wake
 
-__all__ = ["Ending", "ExpectedEnd", "RunFollower", "Target", "until_first"]
+__all__ = ["Ending", "ExpectedEnd", "RunFollower", "Target", "Waited", "until_first"]
 
 _log = structlog.get_logger(__name__)
 
 Ending = Literal["over", "gone", "closing"]
+Waited = Literal["over", "closing", "timeout"]
 """Why following ended: the run ended, the client disconnected, or the process stops."""
 
 _REDIS_DEADLINE_S = 1.0
@@ -179,23 +183,29 @@ class ExpectedEnd:
     def __exit__(self, *_: object) -> None:
         self._hub.leave(self._feed, self._run_id)
 
-    async def outcome(self, until_gone: Coroutine[Any, Any, None], *, timeout_s: float) -> Ending | Literal["timeout"]:
+    async def outcome(self, receive: Receive, *, timeout_s: float) -> Waited:
         """Wait for the end.
 
         Args:
-            until_gone: Returns once the client has disconnected.
+            receive: Of the request.
             timeout_s: Longest wait.
+
+        Raises:
+            ClientDisconnect: The client has disconnected.
         """
-        leaving = asyncio.create_task(until_gone)
+        leaving = asyncio.create_task(until_gone(receive))
         leaving.add_done_callback(lambda _: self._settle("gone"))
         timer = asyncio.get_running_loop().call_later(timeout_s, self._settle, "timeout")
         try:
             with self._watch.watch(self._run_id, self._look) as woken:
                 woken.add_done_callback(lambda woken: None if woken.cancelled() else self._settle(woken.result()))
-                return await self._outcome
+                ending = await self._outcome
         finally:
             timer.cancel()
             leaving.cancel()
+        if ending == "gone":
+            raise ClientDisconnect
+        return ending
 
     def _settle(self, ending: Ending | Literal["timeout"]) -> None:
         if not self._outcome.done():

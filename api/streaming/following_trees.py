@@ -1,11 +1,13 @@
 """Follows orchestrations to their end, and waits for a state of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, cast
+from collections.abc import Awaitable, Callable
+from typing import cast
 
 import structlog
 from redis.exceptions import RedisError
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
@@ -15,7 +17,8 @@ from nova_workers.domain.streams.rules.hub import StreamHub
 from nova_workers.domain.streams.rules.trees import TreeFeed
 from nova_workers.ledger.database import Database
 
-from .following import Ending, until_first
+from ..boundary import until_gone
+from .following import Ending, Waited, until_first
 from .run_watch import RunWatch
 from .tree_delivery import LOOK_EVERY_S, RETRY_S, ItemSink, TreeDelivery, TreeLedger, TreeTarget
 
@@ -50,30 +53,29 @@ class TreeFollower:
                 ending = await until_first(pump, woken, sink.until_gone(), sink.idle_every_s, sink.on_idle)
         return "over" if ending == "done" else cast(Ending, ending)
 
-    async def wait(
-        self, target: TreeTarget, until_gone: Coroutine[Any, Any, None], *, timeout_s: float
-    ) -> Ending | Literal["timeout"]:
+    async def wait(self, target: TreeTarget, receive: Receive, *, timeout_s: float) -> Waited:
         """Wait until an orchestration has ended or one of its agents asks a person.
 
         Raises:
             NotFound: No such orchestration in this tenant.
+            ClientDisconnect: The client has disconnected.
         """
 
         async def is_settled() -> bool:
             head = await self.find(target)
             return head.finished_at is not None or head.asks
 
-        return await self.wait_until(target, is_settled, _may_settle, until_gone, timeout_s=timeout_s)
+        return await self.wait_until(target, is_settled, _may_settle, receive, timeout_s=timeout_s)
 
     async def wait_until(
         self,
         target: TreeTarget,
         is_done: Callable[[], Awaitable[bool]],
         is_noteworthy: Callable[[JsonObject], bool],
-        until_gone: Coroutine[Any, Any, None],
+        receive: Receive,
         *,
         timeout_s: float,
-    ) -> Ending | Literal["timeout"]:
+    ) -> Waited:
         """Wait for a state of an orchestration, driven by its events.
 
         The ledger decides: an event is only a reason to read it, and so is silence, in case the event was lost.
@@ -82,12 +84,17 @@ class TreeFollower:
             target: The orchestration.
             is_done: Reads the ledger.
             is_noteworthy: Whether an event is a reason to read it.
-            until_gone: Returns once the client has disconnected.
+            receive: Of the request.
             timeout_s: Longest wait.
+
+        Raises:
+            ClientDisconnect: The client has disconnected.
         """
         async with self._hub.follow_tree(target.orchestration_id) as feed:
             with self._watch.watch(target.orchestration_id) as woken:
-                ending = await until_first(_until(feed, is_done, is_noteworthy), woken, until_gone, timeout_s)
+                ending = await until_first(_until(feed, is_done, is_noteworthy), woken, until_gone(receive), timeout_s)
+        if ending == "gone":
+            raise ClientDisconnect
         return "over" if ending == "done" else ending
 
     async def has_more(self, target: TreeTarget) -> bool:

@@ -86,6 +86,7 @@ __all__ = [
     "existing",
     "in_one_line",
     "missing",
+    "too_many",
 ]
 
 T = TypeVar("T")
@@ -449,6 +450,11 @@ def existing(thing: T | None, kind: str, id_: object, hint: str = "", /, **field
     if thing is None:
         raise missing(kind, id_, hint, **fields)
     return thing
+
+
+def too_many(limit: int, things: str, hint: str) -> LimitExceeded:
+    """Return the error that a tenant has as many things as it may. `hint` is a sentence that says what to do."""
+    return LimitExceeded(f"There are {limit} {things} already, which is the most. {hint}", limit=limit)
 
 
 def deleted(kind: str, id_: object, hint: str = "", /, **fields: object) -> Gone:

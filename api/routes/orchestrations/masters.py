@@ -20,7 +20,6 @@ from nova_workers.domain.orchestrations.tools.external import MasterAnswer
 
 from ...acceptance import longest_wait_s
 from ...auth import RunsCaller
-from ...boundary import CLIENT_GONE, until_gone
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import OrchestrationIdPath, TimeoutQuery
@@ -83,11 +82,9 @@ async def call_master_tool(
         TreeTarget(caller.tenant_id, orchestration_id),
         is_answered,
         _may_answer,
-        until_gone(request.receive),
+        request.receive,
         timeout_s=min(longest_s, awaited.timeout_s or longest_s),
     )
-    if ending == "gone":
-        return Response(status_code=CLIENT_GONE)
     return _answer(answer or _timed_out(awaited, longest_s if ending == "timeout" else 0))
 
 

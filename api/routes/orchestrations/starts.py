@@ -16,7 +16,6 @@ from nova_workers.ledger.write_record import name_outcome
 
 from ...acceptance import longest_wait_s
 from ...auth import Caller, RunsCaller
-from ...boundary import CLIENT_GONE, until_gone
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import OrchestrationIdPath, TimeoutQuery
@@ -85,13 +84,11 @@ class _Request:
         Raises:
             NotFound: No such orchestration in this tenant.
         """
-        ending = await self.state.tree_follower.wait(
+        await self.state.tree_follower.wait(
             TreeTarget(self.caller.tenant_id, orchestration_id),
-            until_gone(self.request.receive),
+            self.request.receive,
             timeout_s=longest_wait_s(self.state, timeout_s),
         )
-        if ending == "gone":
-            return Response(status_code=CLIENT_GONE)
         view = await self._view(orchestration_id)
         return _json(view, 202 if view.finished_at is None else 200, headers)
 

@@ -25,7 +25,6 @@ from nova_workers.domain.orders.sql.ends import read_trail
 from nova_workers.domain.orders.sql.records import OrderRow, get_order, list_orders
 
 from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
-from ...boundary import CLIENT_GONE, until_gone
 from ...json_body import StrictRoute
 from ...openapi import ORDER, ORDER_RESULT, problems
 from ...pagination import PageQuery
@@ -86,11 +85,7 @@ async def submit_work_order(
     try:
         patience_s = _patience_s(state, admitted, preferences)
         if accepted.settled is None and patience_s > 0:
-            ending = await state.order_follower.wait(
-                accepted.trace_id, lambda: until_gone(request.receive), timeout_s=patience_s
-            )
-            if ending == "gone":
-                return Response(status_code=CLIENT_GONE)
+            await state.order_follower.wait(accepted.trace_id, request.receive, timeout_s=patience_s)
         result = await orders.result_of(
             caller.tenant_id,
             accepted.trace_id,
@@ -146,13 +141,9 @@ async def wait_for_work_order(
     drafts = caller.may("workspace")
     result = await orders.result_of(caller.tenant_id, trace_id, drafts=drafts)
     if result.stop_reason == "in_progress":
-        ending = await state.order_follower.wait(
-            trace_id,
-            lambda: until_gone(request.receive),
-            timeout_s=longest_s if timeout_s is None else min(timeout_s, longest_s),
+        await state.order_follower.wait(
+            trace_id, request.receive, timeout_s=longest_s if timeout_s is None else min(timeout_s, longest_s)
         )
-        if ending == "gone":
-            return Response(status_code=CLIENT_GONE)
         result = await orders.result_of(caller.tenant_id, trace_id, drafts=drafts)
     return _answer(result)
 

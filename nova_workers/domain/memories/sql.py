@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.base.errors import LimitExceeded
+from nova_workers.base.errors import LimitExceeded, too_many
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS
 from nova_workers.ledger.database import Connection
@@ -68,10 +68,7 @@ async def save_memory(connection: Connection, tenant_id: str, agent_id: str, con
         _SAVE, tenant_id=tenant_id, memory_id=new_id("mem"), agent_id=agent_id, content=content, at_most=MAX_MEMORIES
     )
     if row is None:
-        raise LimitExceeded(
-            f"There are {MAX_MEMORIES} memories already, which is the most. Delete those that no longer matter.",
-            limit=MAX_MEMORIES,
-        )
+        raise too_many(MAX_MEMORIES, "memories", "Delete those that no longer matter.")
     return Memory(**row)
 
 

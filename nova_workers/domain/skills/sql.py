@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nova_workers.base.errors import LimitExceeded, NotFound, existing
+from nova_workers.base.errors import NotFound, existing, too_many
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.skills import (
     SkillDetail,
@@ -111,10 +111,7 @@ async def put_skill(  # noqa: PLR0917 - the parts of one value
         )
         is None
     ):
-        raise LimitExceeded(
-            f"There are {MAX_SKILLS} skills already, which is the limit. Remove unused ones.",
-            limit=MAX_SKILLS,
-        )
+        raise too_many(MAX_SKILLS, "skills", "Remove unused ones.")
     await connection.execute(_CLEAR_FILES, tenant_id=tenant_id, name=front.name)
     await connection.execute(
         _ADD_FILES,

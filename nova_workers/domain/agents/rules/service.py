@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from nova_workers.base.errors import InvalidInput, LimitExceeded
+from nova_workers.base.errors import InvalidInput, too_many
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import AgentPatch, AgentView
 from nova_workers.domain.agents.rules.authors import Authored, AuthorRights, check_author, check_steers, holdings_of
@@ -81,10 +81,7 @@ class Agents:
             await self._check(connection, tenant_id, spec)
             await self._check_author(connection, tenant_id, actor, rights, before=None, after=spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
-                raise LimitExceeded(
-                    f"There are {MAX_AGENTS} agents already, which is the most. Delete unused ones.",
-                    limit=MAX_AGENTS,
-                )
+                raise too_many(MAX_AGENTS, "agents", "Delete unused ones.")
             return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
     async def replace(

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import structlog
 
-from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from nova_workers.base.errors import Conflict, InvalidInput, NotFound, too_many
 from nova_workers.base.observability.redactor import MIN_SECRET_CHARS
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretRotation, SecretView
@@ -49,10 +49,7 @@ class Secrets:
         sealed = self._vault.seal(tenant_id, name, value)
         async with self._database.connection() as connection:
             if await ledger.count_secrets(connection, tenant_id, beside=name) >= MAX_SECRETS:
-                raise LimitExceeded(
-                    f"There are {MAX_SECRETS} secrets already, which is the most. Delete unused ones.",
-                    limit=MAX_SECRETS,
-                )
+                raise too_many(MAX_SECRETS, "secrets", "Delete unused ones.")
             row = await ledger.put_secret(
                 connection,
                 tenant_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from nova_workers.base.errors import LimitExceeded, existing
+from nova_workers.base.errors import existing, too_many
 from nova_workers.contracts.http.webhooks import WebhookView
 from nova_workers.ledger.database import Connection
 
@@ -123,10 +123,7 @@ async def create_webhook(
         at_most=MAX_WEBHOOKS,
     )
     if row is None:
-        raise LimitExceeded(
-            f"There are {MAX_WEBHOOKS} webhooks already, which is the limit. Delete unused ones.",
-            limit=MAX_WEBHOOKS,
-        )
+        raise too_many(MAX_WEBHOOKS, "webhooks", "Delete unused ones.")
     return WebhookView(**row)
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import MutableMapping
+from typing import Any
 
 import httpx2
 import pytest
@@ -60,12 +62,16 @@ async def test_waiting_is_bounded_by_the_server_s_limit(serve: Serve, settings: 
 
 
 @pytest.mark.usefixtures("own_api")
-async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
+async def test_a_waiter_that_disconnects_does_not_stop_the_run(
+    api: Api, worker: ManualWorker, logs: list[MutableMapping[str, Any]]
+) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
     await _is_accepted(api, worker)
     waiting.cancel()
     await _feeds(api, 0)
+    await until(lambda: any(line["event"] == "http_request.client_left" for line in logs))
+    assert not [line for line in logs if line["log_level"] == "error" or "exc_info" in line]
     turn = await worker.play(thread_id)
     assert (await api.http.get(f"/v1/runs/{turn.claim.run_id}")).json()["status"] == "succeeded"
 
