@@ -59,15 +59,14 @@ def _pods() -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_every_yaml_file_can_be_read(path: Path) -> None:
-    assert _documents(path)
+def test_every_yaml_file_can_be_read() -> None:
+    assert [path for path in YAML_FILES if not _documents(path)] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_every_named_setting_exists(path: Path) -> None:
-    named = set(re.findall(r"\bNOVA_[A-Z0-9_]+", path.read_text()))
-    assert named <= SETTINGS | CLIENT_VARIABLES
+def test_every_named_setting_exists() -> None:
+    for path in FILES:
+        named = set(re.findall(r"\bNOVA_[A-Z0-9_]+", path.read_text()))
+        assert named <= SETTINGS | CLIENT_VARIABLES, path
 
 
 def test_the_kustomization_lists_every_resource() -> None:

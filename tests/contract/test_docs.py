@@ -4,9 +4,9 @@ import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import typer
@@ -33,17 +33,27 @@ CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}
 FOREIGN_ENDPOINTS = {("POST", "/v1/embeddings"), ("POST", "/v1/audio/transcriptions")}
 """Of servers that we talk to."""
 METHODS = "GET|POST|PUT|PATCH|DELETE"
+_Thing = TypeVar("_Thing")
 _ROOMS = r"(?:nova_workers|api|beat|models|tests|docs|deploy)/[\w./*-]+"
-_PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
 
 
-def _shell(program: str) -> list[Any]:
-    found = [(block, words) for block in blocks("sh") for words in commands(block) if words[0] == program]
-    return [pytest.param(words, id=f"{block}-{at}") for at, (block, words) in enumerate(found)]
+def _shell(program: str) -> list[tuple[Block, list[str]]]:
+    return [(block, words) for block in blocks("sh") for words in commands(block) if words[0] == program]
 
 
-def _each(language: str) -> list[Any]:
-    return [pytest.param(block, id=str(block)) for block in blocks(language)]
+def _check_each(things: Iterable[tuple[object, _Thing]], check: Callable[[_Thing], None]) -> None:
+    """Check all of these, each with where it is, and report every one that fails."""
+    wrong: list[str] = []
+    for where, thing in things:
+        try:
+            check(thing)
+        except Exception as error:
+            wrong.append(f"{where}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _check_pages(check: Callable[[Path], None]) -> None:
+    _check_each(((page.relative_to(ROOT), page) for page in pages()), check)
 
 
 @pytest.fixture(scope="module")
@@ -69,90 +79,111 @@ def test_every_python_snippet_runs(example: CodeExample) -> None:
     exec(code, {"__name__": "snippet"})
 
 
-@pytest.mark.parametrize("block", _each("json"))
-def test_every_json_snippet_is_json(block: Block) -> None:
-    value = json.loads(block.text)
-    if isinstance(value, list):
-        # The only lists that the documents show are scripts.
-        assert find_script(Message("user", (text_block(""),)), EngineOptions(engine_config={"script": value}))
+def test_every_json_snippet_is_json() -> None:
+    def check(block: Block) -> None:
+        value = json.loads(block.text)
+        if isinstance(value, list):
+            # The only lists that the documents show are scripts.
+            assert find_script(Message("user", (text_block(""),)), EngineOptions(engine_config={"script": value}))
+
+    _check_each(((block, block) for block in blocks("json")), check)
 
 
-@pytest.mark.parametrize("block", _each("sql"))
+@pytest.mark.parametrize("block", blocks("sql"), ids=str)
 async def test_every_sql_snippet_runs_on_a_fresh_database(block: Block, database: Database) -> None:
     async with database.connection() as connection:
         await connection.execute(block.text)
 
 
-@pytest.mark.parametrize("block", _each("sh"))
-def test_every_shell_snippet_is_well_formed(block: Block) -> None:
-    checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
-    assert not checked.stderr
+def test_every_shell_snippet_is_well_formed() -> None:
+    def check(block: Block) -> None:
+        checked = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+        assert not checked.stderr
+
+    _check_each(((block, block) for block in blocks("sh")), check)
 
 
-@pytest.mark.parametrize("words", _shell("nova"))
-def test_every_command_that_is_shown_parses(words: list[str]) -> None:
-    command: Any = typer.main.get_command(cli)
-    context: Any = command.context_class(command, info_name="nova")
-    name, rest = "nova", words[1:]
-    while hasattr(command, "resolve_command"):
-        name, command, rest = command.resolve_command(context, rest)
-    # Refuses unknown options, wrong choices and missing arguments; runs nothing.
-    command.make_context(name, list(rest), parent=context)
+def test_every_command_that_is_shown_parses() -> None:
+    nova: Any = typer.main.get_command(cli)
+
+    def check(words: list[str]) -> None:
+        name, command, rest = "nova", nova, words[1:]
+        context = command.context_class(command, info_name=name)
+        while hasattr(command, "resolve_command"):
+            name, command, rest = command.resolve_command(context, rest)
+        # Refuses unknown options, wrong choices and missing arguments; runs nothing.
+        command.make_context(name, list(rest), parent=context)
+
+    _check_each(_shell("nova"), check)
 
 
-@pytest.mark.parametrize("words", _shell("curl"))
-def test_every_request_that_is_shown_fits_the_schema(words: list[str], schema: dict[str, Any]) -> None:
-    path = next(word for word in words if "NOVA_API_URL" in word).partition("NOVA_API_URL")[2]
-    body = words[words.index("-d") + 1] if "-d" in words else None
-    operation = _operation(schema, "GET" if body is None else "POST", path)
-    if body is not None:
-        reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-        known = schema["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
-        assert set(json.loads(body)) <= set(known)
+def test_every_request_that_is_shown_fits_the_schema(schema: dict[str, Any]) -> None:
+    def check(words: list[str]) -> None:
+        path = next(word for word in words if "NOVA_API_URL" in word).partition("NOVA_API_URL")[2]
+        body = words[words.index("-d") + 1] if "-d" in words else None
+        operation = _operation(schema, "GET" if body is None else "POST", path)
+        if body is not None:
+            reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+            known = schema["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
+            assert set(json.loads(body)) <= set(known)
+
+    _check_each(_shell("curl"), check)
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    named = {words[1] for block in blocks("sh", page) for words in commands(block) if words[0] == "make"}
-    named |= {found[1] for span in code_spans(page) if (found := re.fullmatch(r"make (\w+)", span))}
-    if named:
-        targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+    def check(page: Path) -> None:
+        named = {words[1] for block in blocks("sh", page) for words in commands(block) if words[0] == "make"}
+        named |= {found[1] for span in code_spans(page) if (found := re.fullmatch(r"make (\w+)", span))}
         assert named <= targets
+
+    _check_pages(check)
 
 
 # Names
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_every_variable_that_is_named_exists(page: Path) -> None:
-    named = set(re.findall(r"\bNOVA_[A-Z][A-Z0-9_]*\b", page.read_text("utf-8")))
-    # An item of a map has a variable of its own, too.
-    assert [name for name in named - {*_defaults(), *CLIENT_VARIABLES} if unknown_variables({name: "1"})] == []
+def test_every_variable_that_is_named_exists() -> None:
+    known = {*_defaults(), *CLIENT_VARIABLES}
+
+    def check(page: Path) -> None:
+        named = set(re.findall(r"\bNOVA_[A-Z][A-Z0-9_]*\b", page.read_text("utf-8")))
+        # An item of a map has a variable of its own, too.
+        assert [name for name in named - known if unknown_variables({name: "1"})] == []
+
+    _check_pages(check)
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_every_endpoint_that_is_named_exists(page: Path, schema: dict[str, Any]) -> None:
-    for span in code_spans(page):
-        found = re.fullmatch(rf"({METHODS}) (/v1/\S+)", span)
-        if found and found.groups() not in FOREIGN_ENDPOINTS:
-            _operation(schema, found[1], found[2])
+def test_every_endpoint_that_is_named_exists(schema: dict[str, Any]) -> None:
+    def check(page: Path) -> None:
+        for span in code_spans(page):
+            found = re.fullmatch(rf"({METHODS}) (/v1/\S+)", span)
+            if found and found.groups() not in FOREIGN_ENDPOINTS:
+                _operation(schema, found[1], found[2])
+
+    _check_pages(check)
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_every_file_that_is_named_exists(page: Path) -> None:
-    named = [span for span in code_spans(page) if re.fullmatch(_ROOMS, span)]
-    assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+def test_every_file_that_is_named_exists() -> None:
+    def check(page: Path) -> None:
+        named = [span for span in code_spans(page) if re.fullmatch(_ROOMS, span)]
+        assert [path for path in named if not any(ROOT.glob(path.rstrip("/")))] == []
+
+    _check_pages(check)
 
 
-@pytest.mark.parametrize("page", _PAGES)
-def test_every_link_has_a_target(page: Path) -> None:
-    for link in links(page):
-        if link.startswith(("https://", "http://")):
-            continue
-        target, _, fragment = link.partition("#")
-        path = (page.parent / target).resolve() if target else page
-        assert path.exists(), link
-        assert not fragment or fragment in anchors(path), link
+def test_every_link_has_a_target() -> None:
+    def check(page: Path) -> None:
+        for link in links(page):
+            if link.startswith(("https://", "http://")):
+                continue
+            target, _, fragment = link.partition("#")
+            path = (page.parent / target).resolve() if target else page
+            assert path.exists(), link
+            assert not fragment or fragment in anchors(path), link
+
+    _check_pages(check)
 
 
 # Tables

@@ -428,7 +428,7 @@ def test_the_api_does_as_its_document_says(
     path: str, method: str, document_without_long_patterns: BaseSchema, served: Served, headers: dict[str, str]
 ) -> None:
     modes = [mode for mode in HypothesisTestMode if mode != HypothesisTestMode.FUZZING]
-    _compare(document_without_long_patterns[path][method], modes, served, headers, every=8)
+    _compare(document_without_long_patterns[path][method], modes, served, headers, every=16)
 
 
 @pytest.mark.long

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from nova_workers.ledger.named_sql import compile_statement
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +23,7 @@ SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|VALUES)\b")
 PARAMETER = re.compile(r"\$[1-9]")
 METHODS = {"fetch", "fetchrow", "fetchval", "execute", "rows"}
 CALL = re.compile(rf"\.({'|'.join(sorted(METHODS))})\(\s*[A-Z_]")
-"""What every file with such a call has: parsing each file of the source takes a second in each process of tests."""
+"""What every file with such a call has: parsing each file of the source takes a second."""
 
 
 def _docstrings(tree: ast.Module) -> set[ast.AST]:
@@ -82,14 +80,18 @@ def test_no_statement_has_positional_parameters() -> None:
     assert [problem for path in (*SOURCES, *TESTS) for problem in _positional(path)] == []
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if any(_calls(path))], ids=lambda path: path.stem)
-def test_a_call_passes_the_values_that_its_statement_names(path: Path) -> None:
-    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    for call, constant in _calls(path):
-        where = f"{path.relative_to(ROOT)}:{call.lineno}: {constant}"
-        assert len(call.args) == 1, f"{where}: a value without a name"
-        _, names = compile_statement(getattr(module, constant))
-        given = {keyword.arg for keyword in call.keywords if keyword.arg not in {None, "at_once"}}
-        assert given <= set(names), f"{where}: no parameter {given - set(names)}"
-        if all(keyword.arg for keyword in call.keywords):
-            assert given == set(names), f"{where}: no value for {set(names) - given}"
+def test_a_call_passes_the_values_that_its_statement_names() -> None:
+    wrong: list[str] = []
+    for path in SOURCES:
+        for call, constant in _calls(path):
+            module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            where = f"{path.relative_to(ROOT)}:{call.lineno}: {constant}"
+            if len(call.args) != 1:
+                wrong.append(f"{where}: a value without a name")
+            _, names = compile_statement(getattr(module, constant))
+            given = {keyword.arg for keyword in call.keywords if keyword.arg not in {None, "at_once"}}
+            if unknown := given - set(names):
+                wrong.append(f"{where}: no parameter {unknown}")
+            if all(keyword.arg for keyword in call.keywords) and (missing := set(names) - given):
+                wrong.append(f"{where}: no value for {missing}")
+    assert wrong == []

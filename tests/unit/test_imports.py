@@ -36,7 +36,6 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("api.app", (*_HEAVY, *_LATER, *_SELDOM, "celery", "kombu")),
         (
             f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker",
             (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "fastapi"),
@@ -77,7 +76,7 @@ except SystemExit:
 
 
 def test_the_server_of_the_api_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
-    absent = (*_HEAVY, *_LATER, *_SELDOM, "celery", "pydantic.v1", "watchfiles", "websockets")
+    absent = (*_HEAVY, *_LATER, *_SELDOM, "celery", "kombu", "pydantic.v1", "watchfiles", "websockets")
     code = f"{_LOADED}print(*(name for name in {absent!r} if name in sys.modules))"
     settings = {
         "NOVA_DATABASE_URL": "postgresql://unused",

@@ -135,7 +135,7 @@ def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], 
 
 @pytest.mark.begins_first
 @proves("secrets.placed", "tenants.second-wall", "start.refused")
-def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
+def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_process_but_all_data(home: Path) -> None:
     wrong = {**environment(home), "NOVA_REDIS_URL": "redis://127.0.0.1:9/0"}
     refused = subprocess.run(COMMAND, env=wrong, capture_output=True, text=True, timeout=START_S, check=False)
     assert (refused.returncode, home.exists()) == (1, False)
@@ -195,29 +195,18 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
 
         everyone = descendants(process.pid)
         assert len(everyone) >= 8
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(STOP_S) == 0, log.read_text()
-        assert wait_until_gone(everyone, 30.0) == set(), log.read_text()
-        assert read_state(home) is None
-
-
-@pytest.mark.begins_first
-def test_kill_9_leaves_no_orphan_and_the_next_start_has_all_data(home: Path) -> None:
-    with nova_up(home) as (process, _, log):
-        key = (home / "api_key").read_text()
-        everyone = descendants(process.pid)
         process.kill()
         process.wait()
-        assert wait_until_gone(everyone, 30.0) == set(), log.read_text()
+        assert wait_until_gone(everyone, STOP_S) == set(), log.read_text()
+    key = key_file.read_text()
     with nova_up(home) as (process, state, log):
-        assert (home / "api_key").read_text() == key
-        answer = httpx2.get(f"{state.api_url}/v1/agents", headers={"Authorization": f"Bearer {key.strip()}"})
-        assert answer.status_code == 200
+        assert key_file.read_text() == key
+        assert httpx2.get(f"{state.api_url}/v1/agents", headers=headers).status_code == 200
         everyone = descendants(process.pid)
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
-        process.wait(STOP_S)
-        assert wait_until_gone(everyone, 30.0) == set(), log.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S) == 0, log.read_text()
+        assert wait_until_gone(everyone, STOP_S) == set(), log.read_text()
+        assert read_state(home) is None
 
 
 def test_a_taken_port_is_reported_with_what_to_do(home: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from nova_workers.devstack.home import StackState, read_state
 from tests.requirements import proves
-from tests.support.processes.inspection import command_lines, descendants
+from tests.support.processes.inspection import command_lines, descendants, wait_until_gone
 
 pytestmark = pytest.mark.fleet
 
@@ -72,11 +72,16 @@ def _fleet(installed: Path, project: Path, home: Path) -> Generator[tuple[int, S
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline_s, log.read_text()
             time.sleep(0.05)
+        everyone = descendants(process.pid)
         yield process.pid, state
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+        # The second one kills what is left.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         process.wait(_STOP_S)
+        assert wait_until_gone(everyone, _STOP_S) == set(), log.read_text()
+    finally:
+        process.kill()
+        process.wait()
 
 
 @proves("packaging.names")
