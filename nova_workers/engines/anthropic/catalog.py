@@ -4,19 +4,19 @@ from collections.abc import Mapping
 
 from anthropic.types.beta import BetaUsage
 
-from nova_workers.contracts.usage import TokenPrice, TokenUsage
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.prices import ModelPrice, PriceList
 
 __all__ = ["Prices"]
 
 
-class Prices:
+class Prices(PriceList):
     """The provider's prices."""
 
     def __init__(self, overrides: Mapping[str, ModelPrice] | None = None) -> None:
         """Take the operator's prices by model id, which take precedence over the list's."""
-        self._list = PriceList("anthropic", overrides)
+        super().__init__("anthropic", overrides)
 
     def usage(self, usage: BetaUsage, model: str, asked: str | None = None) -> TokenUsage:
         """Return the provider's counts as the contract's usage, with the cost of tokens and web searches.
@@ -34,12 +34,4 @@ class Prices:
             cache_write_tokens=bounds.count(usage.cache_creation_input_tokens),
             reasoning_tokens=bounds.count(getattr(usage.output_tokens_details, "thinking_tokens", None)),
         )
-        return self._list.priced(tokens, (model,) if asked is None else (model, asked), searches)
-
-    def per_token(self, model: str) -> TokenPrice | None:
-        """Return the most that a token costs; None if no price is known."""
-        return self._list.per_token(model)
-
-    def knows(self, model: str) -> bool:
-        """Return whether the model has a price."""
-        return self._list.knows(model)
+        return self.priced(tokens, (model,) if asked is None else (model, asked), searches)

@@ -7,15 +7,13 @@ from urllib.parse import urlsplit
 
 from nova_workers.engines.prices import ModelPrice
 
-__all__ = ["DEFAULT_PROVIDER", "OPENAI_URL", "Key", "OpenAIProvider", "ReasoningEffort", "StructuredOutput", "WireForm"]
+__all__ = ["DEFAULT_PROVIDER", "OPENAI_URL", "Key", "OpenAIProvider", "StructuredOutput", "WireForm"]
 
 WireForm = Literal["responses", "chat"]
 """The Responses API (``POST /responses``) or chat completions (``POST /chat/completions``)."""
 
 StructuredOutput = Literal["json_schema", "json_object", "none"]
 """What the server enforces of a structured answer: the schema; that it is JSON; nothing."""
-
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 DEFAULT_PROVIDER = "openai"
 """The provider of models that name none."""

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.effort import reasoning_effort
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.names import ToolNames
-from nova_workers.engines.openai.provider import ReasoningEffort
 from nova_workers.engines.tool_schemas import NOT_AT_ROOT
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.answer import answer_request
@@ -21,8 +21,6 @@ _ANSWER_TOKENS = 1_024
 """Tokens reserved for the answer besides the reasoning, since the limit covers both."""
 _LEAST_REASONING_TOKENS = 2_048
 """A model that always reasons would not come to its answer within a limit that is meant for a short one."""
-_LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
-"""Thinking budgets up to which low and medium effort are asked for: these providers take no budget in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +61,9 @@ class TurnRequest:
         return schema if is_object else None
 
     @property
-    def effort(self) -> ReasoningEffort | None:
+    def effort(self) -> str | None:
         """The reasoning effort to ask for; None leaves it to the model."""
-        given = self.options.engine_config.get("reasoning_effort")
-        if isinstance(given, str):
-            # The provider refuses what it does not know, with the accepted values.
-            effort: Any = given
-            return effort
-        budget = self.options.thinking_budget_tokens
-        if budget is None:
-            return None
-        return "low" if budget <= _LOW_TOKENS else "medium" if budget <= _MEDIUM_TOKENS else "high"
+        return reasoning_effort(self.options)
 
     def max_tokens(self, cap: int | None) -> int:
         """Return the limit of a response's tokens, reasoning included, at most `cap`."""

@@ -8,7 +8,7 @@ estimated, and the last gets the rest of what the program reports.
 from dataclasses import replace
 
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.programs.models import ProgramModels
+from nova_workers.engines.prices import PriceList
 
 __all__ = ["ProgramCount"]
 
@@ -16,8 +16,8 @@ __all__ = ["ProgramCount"]
 class ProgramCount:
     """The usage of one program so far."""
 
-    def __init__(self, models: ProgramModels, model: str) -> None:
-        self._models = models
+    def __init__(self, prices: PriceList, model: str) -> None:
+        self._prices = prices
         self._model = model
         self._read_before = 0
         self._counted = TokenUsage()
@@ -31,9 +31,9 @@ class ProgramCount:
         from there.
         """
         cached = min(self._read_before, read_tokens)
-        return self._models.priced(
+        return self._prices.priced(
             TokenUsage(input_tokens=read_tokens - cached, output_tokens=produced_tokens, cache_read_tokens=cached),
-            self._model,
+            (self._model,),
         )
 
     def step(self, read_tokens: int, produced_tokens: int) -> TokenUsage:
@@ -47,7 +47,7 @@ class ProgramCount:
     def rest(self, reported: TokenUsage) -> TokenUsage:
         """Return the usage that the program reports at its end, less what was counted."""
         self.model_calls += 1
-        total, counted = self._models.priced(reported, self._model), self._counted
+        total, counted = self._prices.priced(reported, (self._model,)), self._counted
         fresh = total.input_tokens - counted.input_tokens
         cached = total.cache_read_tokens - counted.cache_read_tokens
         # An estimate may have taken for cached what was not, or the other way round: the sum is what counts.

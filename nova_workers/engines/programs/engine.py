@@ -112,7 +112,7 @@ class ProgramEngine:
                     models.id(agent.model)
         except EngineFailure as failure:
             return EngineError.of(failure)
-        if options.cost_budget_usd is not None and not models.has_price(model):
+        if options.cost_budget_usd is not None and not models.prices.knows(model):
             return unpriced(model, f"NOVA_{self.name.upper()}__PRICES")
         return None
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from nova_workers.base.errors import EngineFailure
-from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.resilience import ModelLimits
@@ -14,7 +13,11 @@ _UNKNOWN_TOKENS = 200_000
 
 
 class ProgramModels:
-    """The models of one program."""
+    """The models of one program.
+
+    Attributes:
+        prices: What they cost.
+    """
 
     def __init__(
         self,
@@ -40,7 +43,7 @@ class ProgramModels:
         """
         self._engine = engine
         self._aliases = {**(dict.fromkeys(ALIASES, default) if default else {}), **(aliases or {})}
-        self._prices = PriceList(price_list, prices)
+        self.prices = PriceList(price_list, prices)
         self._windows = windows or {}
         self._unknown_tokens = unknown_tokens
 
@@ -60,23 +63,11 @@ class ProgramModels:
             )
         return model
 
-    def priced(self, tokens: TokenUsage, model: str) -> TokenUsage:
-        """Return `tokens` with their cost."""
-        return self._prices.priced(tokens, (model,))
-
-    def per_token(self, model: str) -> TokenPrice | None:
-        """Return the most that a token costs; None if no price is known."""
-        return self._prices.per_token(model)
-
-    def has_price(self, model: str) -> bool:
-        """Return whether the model has a price."""
-        return self._prices.knows(model)
-
     def context_tokens(self, model: str) -> int:
         """Return the context window of a model; the default for one that is unknown."""
         name = self._aliases.get(model, model)
         configured = self._windows.get(name) or self._windows.get("*")
-        return configured or self._prices.context_tokens(name) or self._unknown_tokens
+        return configured or self.prices.context_tokens(name) or self._unknown_tokens
 
     def limits(self, model: str) -> ModelLimits:
         """Return the known limits of a model."""

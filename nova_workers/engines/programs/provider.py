@@ -19,6 +19,7 @@ from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines import bounds
+from nova_workers.engines.effort import reasoning_effort
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.failures import forbidden_tool, no_key, program_ended, reported, silent
 from nova_workers.engines.programs.frames import BridgeCall, Ended, Failed, Finished, Forbidden
@@ -47,8 +48,6 @@ _ANNOUNCE_S = 1.0
 """Longest wait for the program to write what it said before a call that came through the bridge."""
 _EXPECTED_TOKENS = 8_192
 """Of a response, for budgets: the limit of the other engines."""
-_LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
-"""Thinking budgets up to which low and medium effort are asked for: programs take no budget in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class ProgramProvider:
         self._slot = slot
         self._run: ProgramRun | None = None
         self._route: Route | None = None
-        self._count = ProgramCount(shared.models, "")
+        self._count = ProgramCount(shared.models.prices, "")
         self._estimate = TokenEstimate()
 
     @property
@@ -122,7 +121,7 @@ class ProgramProvider:
         schemas = [tool.input_schema for tool in (await self._tools.connect()).values()]
         read_tokens = self._estimate.at_most(ask.messages, (self._options.system_prompt, schemas))
         produced = self._options.max_tokens or _EXPECTED_TOKENS
-        return CallBound(model, read_tokens, produced, 0, self._shared.models.per_token(model))
+        return CallBound(model, read_tokens, produced, 0, self._shared.models.prices.per_token(model))
 
     def limits(self, model: str) -> ModelLimits:
         """See `Provider.limits`."""
@@ -145,7 +144,7 @@ class ProgramProvider:
             return run
         await self._leave()
         self._route = route
-        self._count = ProgramCount(self._shared.models, route.model)
+        self._count = ProgramCount(self._shared.models.prices, route.model)
         return await self._open(route, ask)
 
     async def _open(self, route: Route, ask: Ask) -> ProgramRun:
@@ -190,7 +189,7 @@ class ProgramProvider:
             model=route.model,
             instructions="\n\n".join(part for part in parts if part.strip()),
             prompt=prompt_of(ask.messages),
-            effort=_effort(options),
+            effort=reasoning_effort(options),
             tool_timeout_s=options.tool_timeout_s,
             output_schema=schema if enforced else None,
         )
@@ -253,14 +252,3 @@ def _answer(waiting: Sequence[BridgeCall], messages: Sequence[Message]) -> bool:
         content = tuple(result.get("content") or ())
         call.answer(ToolOutcome(content, failed=result.get("is_error") is True))
     return True
-
-
-def _effort(options: EngineOptions) -> str | None:
-    given = options.engine_config.get("reasoning_effort")
-    if isinstance(given, str):
-        # The provider refuses what it does not know, with the accepted values.
-        return given
-    budget = options.thinking_budget_tokens
-    if budget is None:
-        return None
-    return "low" if budget <= _LOW_TOKENS else "medium" if budget <= _MEDIUM_TOKENS else "high"

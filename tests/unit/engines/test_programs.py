@@ -10,12 +10,12 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.codex import Codex
 from nova_workers.engines.gemini import Gemini
+from nova_workers.engines.prices import PriceList
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Reasoning, Text
-from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.transcript import prompt_of
 
-MODELS = ProgramModels("codex", price_list="openai")
+PRICES = PriceList("openai")
 
 
 def _said(role: str, text: str) -> Message:
@@ -48,7 +48,7 @@ def test_the_oldest_of_a_long_conversation_is_left_out() -> None:
 
 
 def test_the_last_step_gets_what_earlier_estimates_left() -> None:
-    count = ProgramCount(MODELS, "gpt-5")
+    count = ProgramCount(PRICES, "gpt-5")
     first, second = count.step(100, 10), count.step(130, 10)
     assert (first.input_tokens, first.cache_read_tokens) == (100, 0)
     assert (second.input_tokens, second.cache_read_tokens) == (20, 110)
@@ -58,11 +58,11 @@ def test_the_last_step_gets_what_earlier_estimates_left() -> None:
 
 
 def test_tokens_that_were_not_cached_after_all_are_not_counted_twice() -> None:
-    count = ProgramCount(MODELS, "gpt-5")
+    count = ProgramCount(PRICES, "gpt-5")
     spent = count.step(100, 0) + count.step(150, 0)
     rest = count.rest(TokenUsage(input_tokens=400))
     assert (spent + rest).total_tokens == 400
-    low = ProgramCount(MODELS, "gpt-5")
+    low = ProgramCount(PRICES, "gpt-5")
     low.step(1_000, 10)
     assert low.rest(TokenUsage(input_tokens=100, output_tokens=5)).total_tokens == 0
 
