@@ -9,16 +9,14 @@ and results. Calls of subagents are run by the bridge.
 from typing import Any
 
 from mcp.server import Server
-from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
+from mcp.types import CallToolRequestParams
 
 from nova_workers.base.errors import ToolFailure
-from nova_workers.base.release import release
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
-from nova_workers.engines.claude_agent.names import BRIDGE
-from nova_workers.engines.mcp.blocks import to_mcp_result
 from nova_workers.engines.native import TurnTools
+from nova_workers.engines.programs.bridge import serve_tools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
@@ -43,32 +41,14 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
         max_output_chars: Limit of a result's text for a subagent.
     """
 
-    async def list_tools(_: Any, __: Any) -> ListToolsResult:
-        return ListToolsResult(
-            tools=[
-                Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=tool.input_schema,
-                    # The program runs a step's calls concurrently only if all are declared read-only. Here the hint has
-                    # no other effect: `authorize_tool` decides what may run.
-                    annotations=ToolAnnotations(read_only_hint=True),
-                    _meta={_MAX_RESULT: _MOST_RESULT_CHARS},
-                )
-                for tool in (await tools.connect()).values()
-            ]
-        )
-
-    async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def call(params: CallToolRequestParams) -> ToolOutcome:
         meta: dict[str, Any] = dict(params.meta or {})
         call_id, given = str(meta[_CALL_ID]), params.arguments or {}
         if gate.is_ours(call_id):
-            outcome = await gate.ask(call_id, given)
-        else:
-            outcome = within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
-        return to_mcp_result(outcome.content, failed=outcome.failed)
+            return await gate.ask(call_id, given)
+        return within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
 
-    return Server(BRIDGE, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+    return serve_tools(tools.connect, call, meta={_MAX_RESULT: _MOST_RESULT_CHARS})
 
 
 async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObject) -> ToolOutcome:

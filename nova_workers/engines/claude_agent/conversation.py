@@ -22,8 +22,9 @@ from nova_workers.contracts.steps import not_permitted
 from nova_workers.engines.claude_agent.failures import is_media_refusal
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE, own_name
-from nova_workers.engines.claude_agent.process import ClaudeProcess, Launch
+from nova_workers.engines.claude_agent.process import ClaudeProcess
 from nova_workers.engines.claude_agent.subagents import Subagents
+from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["Boundary", "Conversation", "Ended", "Frame", "Parts"]

@@ -44,7 +44,7 @@ from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic_probe import Profile
-from nova_workers.engines.claude_agent.home import make_home, sweep
+from nova_workers.engines.claude_agent.home import make_home
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.claude_program import why_not_started
@@ -53,6 +53,7 @@ from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.programs.environment import inherited
+from nova_workers.engines.programs.home import sweep
 from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_turns import SharedParts, note_of
 from nova_workers.engines.windows import Windows
@@ -189,7 +190,7 @@ class ClaudeAgentEngine:
             )
             return await turn.play(content, abort, provider=self.name)
         finally:
-            await asyncio.to_thread(home.remove)
+            await asyncio.to_thread(home.private.remove)
 
     async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
         """Start the program once. See `nova_workers.contracts.engine.ProbedEngine.probe`.

@@ -6,11 +6,7 @@ model calls leave the machine: telemetry, updates and error reports are off.
 
 import json
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +15,10 @@ from claude_agent_sdk import project_key_for_directory
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
+from nova_workers.engines.programs.home import Home
+from nova_workers.engines.programs.home import make_home as make_private_home
 
-__all__ = ["Home", "make_home", "sweep"]
+__all__ = ["ClaudeHome", "make_home"]
 
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
@@ -49,17 +47,16 @@ _PLAIN = (
     "IS_SANDBOX",
 )
 _SKILLS = Path(".claude", "skills")
-_PREFIX = "nova-claude-"
-_STALE_S = 2 * 86_400.0
-"""Age at which a home is stale; no turn lasts this long."""
+_CONFIG = "config"
+_SHELF = f"{_CONFIG}/skills"
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class ClaudeHome:
     """Where the program runs.
 
     Attributes:
-        base: The private directory.
+        private: The private directory.
         cwd: The working directory, resolved; a private empty one where the turn has none.
         roots: Directories that tools on files are confined to, resolved, `cwd` first if the turn has one.
         readable: Further directories, resolved, whose files they can read and not write.
@@ -67,7 +64,7 @@ class Home:
         assigned: Names of the skills that the turn brings.
     """
 
-    base: Path
+    private: Home
     cwd: Path
     roots: tuple[Path, ...]
     readable: tuple[Path, ...]
@@ -77,32 +74,32 @@ class Home:
     @property
     def shelf(self) -> Path:
         """Where the private user's skills are: those that the turn brings, and with `offer_skills` all."""
-        return self.base / "config" / "skills"
+        return self.private.base / _SHELF
 
     def environment(self, inherited: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
         """Return the program's environment."""
-        own = {
-            "HOME": str(self.base / "home"),
-            "CLAUDE_CONFIG_DIR": str(self.base / "config"),
-            "TMPDIR": str(self.base / "tmp"),
-            "CLAUDE_CODE_TMPDIR": str(self.base / "tmp"),
-            "PWD": str(self.cwd),
+        own = self.private.environment(self.cwd)
+        own |= {
+            "CLAUDE_CONFIG_DIR": str(self.private.base / _CONFIG),
+            "CLAUDE_CODE_TMPDIR": own["TMPDIR"],
             "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
         }
         return {**inherited, **dict.fromkeys((*_QUIET, *_PLAIN), "1"), **own, **more}
 
     def write_session(self, session_id: str, entries: Sequence[JsonObject]) -> None:
         """Put a session where the program looks for it."""
-        directory = self.base / "config" / "projects" / project_key_for_directory(self.cwd)
-        directory.mkdir(parents=True, exist_ok=True)
         lines = (json.dumps(entry, separators=(",", ":")) + "\n" for entry in entries)
-        (directory / f"{session_id}.jsonl").write_text("".join(lines), encoding="utf-8")
+        project = project_key_for_directory(self.cwd)
+        self.private.write(f"{_CONFIG}/projects/{project}/{session_id}.jsonl", "".join(lines))
 
-    def write_prompt(self, text: str) -> Path:
-        """Write the system prompt to a file: arguments have a length limit, and every user can read them."""
-        path = self.base / "prompt.txt"
-        path.write_text(text, encoding="utf-8")
-        return path
+    @property
+    def prompt(self) -> Path:
+        """The file of the system prompt: arguments have a length limit, and every user can read them."""
+        return self.private.base / "prompt.txt"
+
+    def write_prompt(self, text: str) -> None:
+        """Write the system prompt."""
+        self.private.write(self.prompt.name, text)
 
     def write_skills(self, skills: Sequence[SkillDirectory]) -> None:
         """Write the turn's own skills, as the private user's.
@@ -112,17 +109,12 @@ class Home:
         takes (tools, hooks) would widen what the agent may do.
         """
         for skill in skills:
-            directory = self.shelf / skill.name
-            directory.mkdir(parents=True)
+            directory = f"{_SHELF}/{skill.name}"
             # JSON's strings are YAML's too.
             front = f"---\nname: {json.dumps(skill.name)}\ndescription: {json.dumps(skill.description)}\n---\n\n"
-            (directory / SKILL_MD).write_text(f"{front}{skill.body}\n", encoding="utf-8")
+            self.private.write(f"{directory}/{SKILL_MD}", f"{front}{skill.body}\n")
             for file in skill.files:
-                path = directory / file.path
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(file.content)
-                if file.executable:
-                    path.chmod(0o700)
+                self.private.write(f"{directory}/{file.path}", file.content, executable=file.executable)
 
     def offer_skills(self) -> None:
         """Offer the working directory's skills as the private user's.
@@ -130,49 +122,38 @@ class Home:
         As the project's they would come with the project's settings, and those start programs of their choice: an
         agent that may write files could give itself a shell.
         """
-        self.shelf.mkdir(exist_ok=True)
+        self.shelf.mkdir(parents=True, exist_ok=True)
         for name in self.skills:
             (self.shelf / name).symlink_to(self.cwd / _SKILLS / name, target_is_directory=True)
-
-    def remove(self) -> None:
-        """Remove the private directory."""
-        shutil.rmtree(self.base, ignore_errors=True)
 
 
 def make_home(
     cwd: str | None, directories: Sequence[str], skills: Sequence[SkillDirectory] = (), *, readable: Sequence[str] = ()
-) -> Home:
+) -> ClaudeHome:
     """Make a private directory, with the skills that the turn brings.
 
     Raises:
-        EngineFailure: One of the turn's directories is not there, or the disk takes no skills.
+        EngineFailure: One of the turn's directories is not there, or there is no place for a private one.
     """
     roots = tuple(_resolved(path) for path in (*((cwd,) if cwd else ()), *directories))
     shown = tuple(_resolved(path) for path in readable)
-    base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-    for name in ("home", "config", "tmp", "work"):
-        (base / name).mkdir(mode=0o700)
-    where = roots[0] if roots else base / "work"
+    private = make_private_home("claude")
+    where = roots[0] if roots else private.work
     assigned = tuple(skill.name for skill in skills)
     there = sorted(path.parent.name for path in (where / _SKILLS).glob(f"*/{SKILL_MD}"))
     own = tuple(name for name in there if name not in assigned)
-    home = Home(base, where, roots, shown, own, assigned)
+    home = ClaudeHome(private, where, roots, shown, own, assigned)
     try:
+        (private.base / _CONFIG).mkdir(mode=0o700)
         home.write_skills(skills)
     except OSError as error:
-        home.remove()
+        private.remove()
         raise EngineFailure(
-            f"The agent's skills cannot be written to {str(base)!r}: {error.strerror}.", kind="unknown", retryable=True
+            f"The agent's skills cannot be written to {str(private.base)!r}: {error.strerror}.",
+            kind="unknown",
+            retryable=True,
         ) from error
     return home
-
-
-def sweep() -> None:
-    """Remove stale homes of killed workers."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _resolved(path: str) -> Path:

@@ -11,12 +11,13 @@ from pathlib import Path
 from nova_workers.contracts.engine import EngineOptions, TrustLevel
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.engines.anthropic_probe import Profile
-from nova_workers.engines.claude_agent.home import Home
+from nova_workers.engines.claude_agent.home import ClaudeHome
 from nova_workers.engines.claude_agent.names import BRIDGE
-from nova_workers.engines.claude_agent.process import Launch
+from nova_workers.engines.claude_agent.process import KEY_FD_VARIABLE
 from nova_workers.engines.claude_agent.trust import Permissions, permissions
 from nova_workers.engines.claude_program import find_program
 from nova_workers.engines.models import ALIASES, resolve_model
+from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.resilience import Route
 from nova_workers.engines.turn.answer import answer_request
 from nova_workers.shell_sandbox import Enclosed, ShellSandbox
@@ -66,7 +67,7 @@ class Launcher:
         settings: ProgramSettings,
         options: EngineOptions,
         trust: TrustLevel,
-        home: Home,
+        home: ClaudeHome,
         sandbox: ShellSandbox | None = None,
     ) -> None:
         self._sandbox = sandbox
@@ -124,7 +125,8 @@ class Launcher:
         if interrupted:
             more[_RESUME_INTERRUPTED] = "1"
         environment = self._home.environment(self._settings.environment, more)
-        return Launch(command, environment, str(self._home.cwd), profile.api_key, self._confine)
+        handed = {} if profile.api_key is None else {KEY_FD_VARIABLE: profile.api_key}
+        return Launch(command, environment, str(self._home.cwd), handed=handed, confine=self._confine)
 
     def _confine(self, command: Sequence[str]) -> AbstractContextManager[Enclosed]:
         """Enclose the program of a tenant with ceilings; hide NOVA_HOME from others. The engine checked the sandbox."""
@@ -139,7 +141,7 @@ class Launcher:
             cwd=str(home.cwd),
             writable=tuple(map(str, home.roots)),
             read_only=tuple(map(str, home.readable)),
-            own=(str(home.base),),
+            own=(str(home.private.base),),
             readable=(command[0],),
             # Of the model's server, wherever that is.
             egress="all",
@@ -154,7 +156,7 @@ class Launcher:
 
     def _fixed(self, model: str) -> tuple[str, ...]:
         options = self._options
-        prompt = ("--system-prompt-file", str(self._home.base / "prompt.txt"))
+        prompt = ("--system-prompt-file", str(self._home.prompt))
         command = [
             *("--output-format", "stream-json", "--input-format", "stream-json", "--verbose"),
             *("--include-partial-messages", "--session-mirror"),

@@ -1,10 +1,11 @@
 """Maps our tool names to the program's."""
 
 from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
+from nova_workers.engines.programs.tool_server import SERVER
 
 __all__ = ["BRIDGE", "BRIDGE_PATTERN", "BUILT_IN", "SUBAGENT_TOOL", "own_name", "program_name"]
 
-BRIDGE = "nova"
+BRIDGE = SERVER
 """The program's only MCP server, which bridges all servers of the turn."""
 BRIDGE_PATTERN = f"mcp__{BRIDGE}"
 """The permission rule that allows every tool of it."""

@@ -12,11 +12,11 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.sessions import NewSession
 from nova_workers.engines.claude_agent.conversation import Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, program_ended
-from nova_workers.engines.claude_agent.home import Home
+from nova_workers.engines.claude_agent.home import ClaudeHome
 from nova_workers.engines.claude_agent.launching import Launcher, new_session_id
 from nova_workers.engines.claude_agent.names import own_name
-from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, is_entry, kept, rebound
+from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.resilience import Route
 
 __all__ = ["SessionOpener"]
@@ -51,7 +51,7 @@ class SessionOpener:
         self,
         options: EngineOptions,
         launcher: Launcher,
-        home: Home,
+        home: ClaudeHome,
         converse: Callable[[Launch], Conversation],
         session_id: str | None,
     ) -> None:

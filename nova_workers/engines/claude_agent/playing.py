@@ -19,17 +19,18 @@ from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.bridge import bridge_server
 from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate
-from nova_workers.engines.claude_agent.home import Home
+from nova_workers.engines.claude_agent.home import ClaudeHome
 from nova_workers.engines.claude_agent.launching import Launcher
 from nova_workers.engines.claude_agent.names import BUILT_IN, program_name
 from nova_workers.engines.claude_agent.opening import SessionOpener
-from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.responder import ClaudeProvider
 from nova_workers.engines.claude_agent.subagents import Subagents
 from nova_workers.engines.claude_agent.tools import ClaudeTools
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.native import Toolset, TurnTools
+from nova_workers.engines.programs.process import Launch, frozen_by
+from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
 from nova_workers.engines.turn import Interruption, Turn
 from nova_workers.engines.windows import Windows
@@ -65,7 +66,7 @@ class ClaudeTurn:
         listener: TurnListener,
         *,
         launcher: Launcher,
-        home: Home,
+        home: ClaudeHome,
         native: Toolset,
         own: Toolset,
         session_id: str | None,
@@ -74,7 +75,7 @@ class ClaudeTurn:
         self._options = options
         self._listener = listener
         self._launcher = launcher
-        self._holds_slot = False
+        self._slot = Slot(shared.slots)
         self._gate = CallGate()
         toolbox = Toolbox(
             options.mcp_servers,
@@ -109,10 +110,8 @@ class ClaudeTurn:
         responder = ResilientResponder(behind, models, shared.resilience, options)
         limit = options.max_tool_output_chars
         tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
-        # Suspend the program at once, whatever the turn is doing.
-        release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:
-            with Interruption(abort, self._options.timeout_s) as interruption:
+            with frozen_by(abort, self._freeze), Interruption(abort, self._options.timeout_s) as interruption:
                 turn = Turn(
                     responder,
                     tools,
@@ -127,15 +126,11 @@ class ClaudeTurn:
             result = replace(result, tools_available=self._opener.offered)
             return await self._stored(result, turn.conversation) if turn.is_final else result
         finally:
-            if release is not None:
-                release()
             await self._close()
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program as soon as a slot is free."""
-        if not self._holds_slot:
-            await self._shared.slots.acquire()
-            self._holds_slot = True
+        await self._slot.take()
         await self._tools.connect()
         return await self._opener.open(messages, route, history=history, missing=self._tools.missing)
 
@@ -179,8 +174,7 @@ class ClaudeTurn:
             if self._opener.conversation is not None:
                 await self._opener.conversation.close()
         finally:
-            if self._holds_slot:
-                self._shared.slots.release()
+            self._slot.release()
             await self._tools.close()
 
 

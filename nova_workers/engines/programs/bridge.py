@@ -8,6 +8,7 @@ environments of MCP servers never reach the program.
 
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -25,8 +26,9 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.base.release import release
-from nova_workers.contracts.content import text_block
+from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.lines import read_lines
 from nova_workers.engines.mcp.blocks import to_mcp_result
 from nova_workers.engines.mcp.toolbox import ToolDefinition
@@ -34,13 +36,52 @@ from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Bridge"]
+__all__ = ["Bridge", "serve_tools"]
 
 _CALL_ID = "callId"
 """Where a request's metadata has the id of the model's call, if the program passes it on."""
 
 _CLOSING_S = 2.0
+_MAX_SOCKET_BYTES = 100
+"""A little less than what a socket's address holds on every system."""
 _STOPPED = ToolOutcome((text_block("The turn was stopped."),), failed=True)
+
+
+def serve_tools(
+    tools: Callable[[], Awaitable[Mapping[str, ToolDefinition]]],
+    call: Callable[[CallToolRequestParams], Awaitable[ToolOutcome]],
+    *,
+    meta: JsonObject | None = None,
+) -> Server[Any]:
+    """Return the MCP server of a program with the turn's tools.
+
+    Args:
+        tools: Returns the tools by name.
+        call: Makes a call.
+        meta: What the program reads of each tool besides its definition.
+    """
+
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=tool.input_schema,
+                    # Programs run the calls of a step concurrently, and without asking a person, only if all are
+                    # declared read-only. Here the hint has no other effect: the turn decides what may run.
+                    annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
+                    _meta=meta,
+                )
+                for tool in (await tools()).values()
+            ]
+        )
+
+    async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
+        outcome = await call(params)
+        return to_mcp_result(outcome.content, failed=outcome.failed)
+
+    return Server(SERVER, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 class Bridge:
@@ -55,11 +96,8 @@ class Bridge:
             tools: Returns the tools by name.
             on_call: Receives each call. It answers later with `BridgeCall.answer`.
         """
-        self._tools = tools
         self._on_call = on_call
-        self._mcp: Server[Any] = Server(
-            SERVER, version=release(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
-        )
+        self._mcp = serve_tools(tools, self._call)
         self._listener: asyncio.Server | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._open_calls: set[BridgeCall] = set()
@@ -68,8 +106,15 @@ class Bridge:
         """Listen on a socket that only this user can connect to.
 
         Raises:
+            EngineFailure: The path is too long.
             OSError: The socket cannot be made.
         """
+        if len(os.fsencode(path)) > _MAX_SOCKET_BYTES:
+            raise EngineFailure(
+                f"The path {str(path)!r} is too long for a socket. Set TMPDIR of the workers to a shorter directory.",
+                kind="unknown",
+                retryable=False,
+            )
         self._listener = await asyncio.start_unix_server(self._accept, path)
         await asyncio.to_thread(path.chmod, 0o600)
 
@@ -124,22 +169,7 @@ class Bridge:
                 with contextlib.suppress(ConnectionError):
                     await writer.wait_closed()
 
-    async def _list_tools(self, _: Any, __: Any) -> ListToolsResult:
-        return ListToolsResult(
-            tools=[
-                Tool(
-                    name=tool.name,
-                    description=tool.description,
-                    input_schema=tool.input_schema,
-                    # Programs run the calls of a step concurrently, and without asking a person, only if all are
-                    # declared read-only. Here the hint has no other effect: the turn decides what may run.
-                    annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
-                )
-                for tool in (await self._tools()).values()
-            ]
-        )
-
-    async def _call_tool(self, _: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def _call(self, params: CallToolRequestParams) -> ToolOutcome:
         meta: dict[str, Any] = dict(params.meta or {})
         given_id = meta.get(_CALL_ID)
         call_id = given_id if isinstance(given_id, str) and given_id else f"call_{secrets.token_hex(12)}"
@@ -147,7 +177,6 @@ class Bridge:
         self._open_calls.add(call)
         try:
             self._on_call(call)
-            outcome = await call.outcome
+            return await call.outcome
         finally:
             self._open_calls.discard(call)
-        return to_mcp_result(outcome.content, failed=outcome.failed)

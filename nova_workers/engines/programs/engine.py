@@ -20,6 +20,7 @@ from nova_workers.engines.native import NativeTools
 from nova_workers.engines.prices import unpriced
 from nova_workers.engines.programs.home import sweep
 from nova_workers.engines.programs.models import ProgramModels
+from nova_workers.engines.programs.process import frozen_by
 from nova_workers.engines.programs.provider import ProgramProvider, Shared
 from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_not_usable
@@ -81,17 +82,14 @@ class ProgramEngine:
         if options.temperature is not None:
             listener.on_option_left_out("temperature", note_of("temperature", f"The engine {self.name!r}"))
         programs = _Programs(self._shared, self._turns.shared.resilience)
-        # Suspend the programs at once, whatever the turn is doing.
-        release = abort.subscribe(lambda _: programs.freeze()) if abort is not None else None
         try:
-            async with self._turns.open(
-                options, trust, listener=listener, abort=abort, make_responder=programs.responder
-            ) as (turn, offered):
-                result = await turn.play(message, provider=self.name)
-                return replace(result, tools_available=offered())
+            with frozen_by(abort, programs.freeze):
+                async with self._turns.open(
+                    options, trust, listener=listener, abort=abort, make_responder=programs.responder
+                ) as (turn, offered):
+                    result = await turn.play(message, provider=self.name)
+                    return replace(result, tools_available=offered())
         finally:
-            if release is not None:
-                release()
             await programs.close()
 
     async def probe(self, *, timeout_s: float) -> Mapping[str, str | None]:

@@ -11,16 +11,15 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from nova_workers.base.errors import EngineFailure
 
 __all__ = ["Home", "make_home", "sweep"]
 
-_PREFIX = "nova-program-"
+_PREFIXES = {"program": "nova-program-", "claude": "nova-claude-"}
 _STALE_S = 2 * 86_400.0
 """Age at which a home is stale; no turn lasts this long."""
-_MAX_SOCKET_BYTES = 100
-"""A little less than what a socket's address holds on every system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +43,15 @@ class Home:
         """The socket of the turn's tools."""
         return self.base / "tools"
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that lead into the home."""
-        return {"HOME": str(self.user), "TMPDIR": str(self.base / "tmp"), "PWD": str(self.work)}
+    def environment(self, cwd: Path | None = None) -> dict[str, str]:
+        """Return the variables that lead into the home. `cwd` is the working directory; None is that in the home."""
+        return {"HOME": str(self.user), "TMPDIR": str(self.base / "tmp"), "PWD": str(cwd or self.work)}
 
-    def write(self, name: str, content: str | bytes) -> Path:
+    def write(self, name: str, content: str | bytes, *, executable: bool = False) -> Path:
         """Write a file, for the worker's user only."""
         path = self.base / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700 if executable else 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
         return path
@@ -62,16 +61,15 @@ class Home:
         shutil.rmtree(self.base, ignore_errors=True)
 
 
-def make_home() -> Home:
+def make_home(kind: Literal["program", "claude"] = "program") -> Home:
     """Make a private directory.
 
     Raises:
         EngineFailure: There is no place for it.
     """
     try:
-        base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-        home = Home(base)
-        for path in (home.user, home.work, base / "tmp"):
+        home = Home(Path(tempfile.mkdtemp(prefix=_PREFIXES[kind])).resolve())
+        for path in (home.user, home.work, home.base / "tmp"):
             path.mkdir(mode=0o700)
     except OSError as error:
         raise EngineFailure(
@@ -80,20 +78,13 @@ def make_home() -> Home:
             kind="unknown",
             retryable=True,
         ) from error
-    if len(os.fsencode(home.socket)) > _MAX_SOCKET_BYTES:
-        home.remove()
-        raise EngineFailure(
-            f"The path {str(home.socket)!r} is too long for a socket. Set TMPDIR of the workers to a shorter "
-            "directory.",
-            kind="unknown",
-            retryable=False,
-        )
     return home
 
 
 def sweep() -> None:
     """Remove stale homes of killed workers."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > _STALE_S:
-                shutil.rmtree(path, ignore_errors=True)
+    for prefix in _PREFIXES.values():
+        for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE_S:
+                    shutil.rmtree(path, ignore_errors=True)

@@ -5,18 +5,25 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from nova_workers.base.child_process import end_supervised, supervised
 from nova_workers.base.observability.redaction import REDACTED, hide
+from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.lines import LineTooLong, json_object, read_lines
+from nova_workers.shell_sandbox import Enclosed
 
-__all__ = ["Launch", "ProgramProcess"]
+__all__ = ["Launch", "ProgramProcess", "frozen_by"]
 
 _STDERR_LINES = 20
 _STDERR_LINE_CHARS = 1_000
+
+
+def _as_it_is(command: Sequence[str]) -> AbstractContextManager[Enclosed]:
+    return nullcontext(Enclosed(list(command), ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +33,42 @@ class Launch:
     Attributes:
         given: What it reads on its standard input.
         secrets: What must not be in a message, such as the key.
+        handed: Secrets that it reads from descriptors, by the variable with the number of the descriptor: in no
+            environment that a shell could print.
+        confine: Puts the command into the sandbox.
     """
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     cwd: str
-    given: str
+    given: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    handed: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    confine: Callable[[Sequence[str]], AbstractContextManager[Enclosed]] = _as_it_is
 
 
 class ProgramProcess:
     """One run of a program, in a process group of its own. Must be closed."""
 
-    def __init__(
-        self, launch: Launch, on_message: Callable[[JsonObject], None], on_end: Callable[[int, str], None]
-    ) -> None:
-        """Start nothing yet.
-
-        Args:
-            launch: How to start it.
-            on_message: Receives each object that it writes.
-            on_end: Receives, once, its exit code and the end of its stderr, after all messages.
-        """
+    def __init__(self, launch: Launch) -> None:
+        """Start nothing yet."""
         self._launch = launch
-        self._on_message = on_message
-        self._on_end = on_end
         self._process: asyncio.subprocess.Process | None = None
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._follower: asyncio.Task[None] | None = None
+        self._stderr_reader: asyncio.Task[None] | None = None
+
+    @property
+    def complaints(self) -> str:
+        """The last lines that the program wrote to stderr, without secrets."""
+        text = "\n".join(self._stderr)
+        for secret in (*self._launch.secrets, *self._launch.handed.values()):
+            text = text.replace(secret, REDACTED)
+        return hide(text)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the program was started and has not ended."""
+        return self._process is not None and self._process.returncode is None
 
     async def start(self) -> None:
         """Start the program.
@@ -62,61 +77,111 @@ class ProgramProcess:
             OSError: It cannot be started.
         """
         launch = self._launch
-        self._process = await asyncio.create_subprocess_exec(
-            # In one group with its supervisor, so that `freeze` stops both.
-            *supervised(launch.command, launch.environment, own_session=False),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=launch.cwd,
-            env=dict(launch.environment),
-            start_new_session=True,
-        )
-        self._follower = asyncio.create_task(self._follow(self._process), name="program-output")
+        descriptors = {variable: _readable(secret) for variable, secret in launch.handed.items()}
+        environment = {**launch.environment, **{name: str(number) for name, number in descriptors.items()}}
+        try:
+            with launch.confine(launch.command) as line:
+                self._process = await asyncio.create_subprocess_exec(
+                    # In one group with its supervisor, so that `freeze` stops both.
+                    *supervised(line.command, environment, own_session=False),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=launch.cwd,
+                    env=environment,
+                    pass_fds=(*descriptors.values(), *line.descriptors),
+                    start_new_session=True,
+                )
+        except ValueError as error:
+            raise OSError(str(error)) from error
+        finally:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+        self._stderr_reader = asyncio.create_task(self._read_stderr(), name="program-stderr")
+
+    async def write(self, data: bytes) -> None:
+        """Write to the program.
+
+        Raises:
+            ConnectionError: It does not read any more.
+        """
+        stdin = self._started().stdin
+        assert stdin is not None  # noqa: S101 - it was asked for as a pipe
+        stdin.write(data)
+        await stdin.drain()
+
+    def end_input(self) -> None:
+        """Close the program's input."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def messages(self) -> AsyncIterator[JsonObject]:
+        """Yield the messages that the program writes, until it ends.
+
+        Raises:
+            LineTooLong: A line is over the limit.
+        """
+        stdout = self._started().stdout
+        assert stdout is not None  # noqa: S101 - it was asked for as a pipe
+        async for line in read_lines(stdout):
+            message = json_object(line)
+            if message is not None:
+                yield message
 
     def freeze(self) -> None:
         """Suspend the program and all of its group. Returns at once; `close` ends it."""
-        process = self._process
-        if process is not None and process.returncode is None:
+        if self.runs:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGSTOP)
+                os.killpg(self._started().pid, signal.SIGSTOP)
+
+    def end(self) -> None:
+        """Begin to end the program and all its descendants. Returns at once."""
+        if self._process is not None:
+            end_supervised(self._process)
+
+    async def wait(self) -> int:
+        """Wait until the program has ended, and return its exit code."""
+        exit_code = await self._started().wait()
+        if self._stderr_reader is not None:
+            await asyncio.wait((self._stderr_reader,))
+        return exit_code
 
     async def close(self) -> None:
         """End the program and all its descendants. Calling it again changes nothing."""
-        if self._process is None or self._follower is None:
-            return
-        end_supervised(self._process)
-        await asyncio.wait((self._follower,))
+        if self._process is not None:
+            self.end()
+            await self.wait()
 
-    async def _follow(self, process: asyncio.subprocess.Process) -> None:
-        _, problem, _ = await asyncio.gather(self._feed(process), self._read(process), self._read_stderr(process))
-        exit_code = await process.wait()
-        complaints = "\n".join((*self._stderr, *((problem,) if problem else ())))
-        for secret in self._launch.secrets:
-            complaints = complaints.replace(secret, REDACTED)
-        self._on_end(exit_code, hide(complaints))
-
-    async def _feed(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None  # noqa: S101 - it was asked for as a pipe
-        with contextlib.suppress(ConnectionError):
-            process.stdin.write(self._launch.given.encode(errors="replace"))
-            await process.stdin.drain()
-        process.stdin.close()
-
-    async def _read(self, process: asyncio.subprocess.Process) -> str | None:
-        assert process.stdout is not None  # noqa: S101 - it was asked for as a pipe
-        try:
-            async for line in read_lines(process.stdout):
-                message = json_object(line)
-                if message is not None:
-                    self._on_message(message)
-        except LineTooLong as error:
-            end_supervised(process)
-            return str(error)
-        return None
-
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None  # noqa: S101 - it was asked for as a pipe
+    async def _read_stderr(self) -> None:
+        stderr = self._started().stderr
+        assert stderr is not None  # noqa: S101 - it was asked for as a pipe
         with contextlib.suppress(LineTooLong):
-            async for line in read_lines(process.stderr):
+            async for line in read_lines(stderr):
                 self._stderr.append(line.decode(errors="replace")[:_STDERR_LINE_CHARS])
+
+    def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise ConnectionError("The program was not started")
+        return self._process
+
+
+@contextmanager
+def frozen_by(abort: AbortSignal | None, freeze: Callable[[], None]) -> Generator[None]:
+    """Suspend programs, within the block, as soon as their turn is aborted, whatever it is doing."""
+    release = abort.subscribe(lambda _: freeze()) if abort is not None else None
+    try:
+        yield
+    finally:
+        if release is not None:
+            release()
+
+
+def _readable(secret: str) -> int:
+    """Return a descriptor from which the secret can be read once."""
+    reader, writer = os.pipe()
+    try:
+        # A key is shorter than a pipe's buffer, so this cannot block.
+        os.write(writer, secret.encode())
+    finally:
+        os.close(writer)
+    return reader

@@ -1,10 +1,11 @@
 """One run of a program: its home, its process, its tools, and what they report in one queue."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
 from nova_workers.base.errors import EngineFailure
-from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.lines import LineTooLong
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.bridge import Bridge
 from nova_workers.engines.programs.frames import Announced, BridgeCall, Ended, Frame
@@ -27,6 +28,7 @@ class ProgramRun:
         self._home = home
         self._bridge = Bridge(tools, self._on_call)
         self._process: ProgramProcess | None = None
+        self._follower: asyncio.Task[None] | None = None
         self._frames: asyncio.Queue[Frame] = asyncio.Queue()
         self._announced = 0
         self._received = 0
@@ -44,8 +46,8 @@ class ProgramRun:
         """
         try:
             await self._bridge.open(self._home.socket)
-            self._process = ProgramProcess(launch, self._on_message, self._on_end)
-            await self._process.start()
+            self._process = process = ProgramProcess(launch)
+            await process.start()
         except OSError as error:
             raise EngineFailure(
                 f"The program of the engine {self._vendor.name!r} cannot be started: {error}. Try "
@@ -53,6 +55,7 @@ class ProgramRun:
                 kind="unknown",
                 retryable=True,
             ) from error
+        self._follower = asyncio.create_task(self._follow(process, launch.given), name="program-output")
 
     async def next(self, timeout_s: float) -> Frame | None:
         """Wait for the next report; None if there is none in time."""
@@ -84,15 +87,32 @@ class ProgramRun:
     async def _close(self) -> None:
         if self._process is not None:
             await self._process.close()
+        if self._follower is not None:
+            await asyncio.wait((self._follower,))
         await self._bridge.close()
         await asyncio.to_thread(self._home.remove)
 
     def _on_call(self, call: BridgeCall) -> None:
         self._frames.put_nowait(call)
 
-    def _on_message(self, message: JsonObject) -> None:
-        for frame in self._vendor.frames(message):
-            self._frames.put_nowait(frame)
+    async def _follow(self, process: ProgramProcess, given: str) -> None:
+        """Report each message of the program, and then its end."""
+        _, problem = await asyncio.gather(_feed(process, given), self._read(process))
+        exit_code = await process.wait()
+        self._frames.put_nowait(Ended(exit_code, "\n".join(filter(None, (process.complaints, problem)))))
 
-    def _on_end(self, exit_code: int, complaints: str) -> None:
-        self._frames.put_nowait(Ended(exit_code, complaints))
+    async def _read(self, process: ProgramProcess) -> str | None:
+        try:
+            async for message in process.messages():
+                for frame in self._vendor.frames(message):
+                    self._frames.put_nowait(frame)
+        except LineTooLong as error:
+            process.end()
+            return str(error)
+        return None
+
+
+async def _feed(process: ProgramProcess, given: str) -> None:
+    with contextlib.suppress(ConnectionError):
+        await process.write(given.encode(errors="replace"))
+    process.end_input()
