@@ -24,12 +24,11 @@ from functools import partial
 import structlog
 
 from nova_workers.base.errors import EngineFailure, Outage
-from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import Reservation, TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
-from nova_workers.engines.resilience.seam import AttemptFailed, Cause, Provider, Route
+from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
 from nova_workers.engines.resilience.shared import Call, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
 
@@ -38,19 +37,6 @@ __all__ = ["ResilientResponder"]
 _log = structlog.get_logger(__name__)
 
 _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its rate limit"}
-_ANOTHER_MODEL_HELPS = {"key_for_model", "rate_limit", "transport", "model"}
-_ABOUT_KEYS = {"no_key", "key", "quota"}
-_REASONS: Mapping[Cause, OutageReason] = {
-    "no_key": "key_missing",
-    "key": "key_refused",
-    "key_for_model": "key_refused",
-    "quota": "quota",
-    "rate_limit": "rate_limit",
-    "transport": "down",
-    "model": "model_missing",
-}
-"""What a failure says about the provider. One that is the request's own says nothing."""
-_OF_ONE_MODEL = {"key_for_model", "rate_limit", "transport", "model"}
 _RECHECK_AFTER_S = 1.0
 """After waiting this long for the rate limit, a call checks the model's health again."""
 _RETRIES_BEFORE_FALLBACK = 2
@@ -229,15 +215,15 @@ class ResilientResponder:
         await asyncio.sleep(pause_s)
 
     def _outage(self, failure: AttemptFailed, patience: _Patience) -> Outage | None:
-        reason = _REASONS.get(failure.cause)
-        if reason is None:
+        remedy = failure.remedy
+        if remedy.outage is None:
             return None
         model = self._models[0]
         return Outage(
             self._provider.vendor(model),
-            reason,
+            remedy.outage,
             None if failure.cause == "model" else patience.profile,
-            model if failure.cause in _OF_ONE_MODEL else None,
+            model if remedy.of_one_model else None,
             failure.retry_after_s,
         )
 
@@ -274,17 +260,12 @@ class ResilientResponder:
         if failure.cause != "transport" and call.is_probe:
             # It is no verdict on the model, which the next key has to probe.
             await self._shared.health.release(route.model, self._conversation)
-        match failure.cause:
-            case "key" | "quota" | "key_for_model":
-                model = route.model if failure.cause == "key_for_model" else None
-                await self._cool(route, model, failure, rate_limited=False)
-            case "rate_limit":
-                await self._cool(route, route.model, failure, rate_limited=True)
-            case "transport" if call.is_probe or patience.retries >= min(1, self._policy.max_retries):
-                # A request whose first retry succeeds is no sign of an outage.
-                await self._count_failure(route.model, failure)
-            case _:
-                pass
+        reason = failure.remedy.cools
+        if reason is not None:
+            await self._cool(route, failure, reason)
+        elif failure.cause == "transport" and (call.is_probe or patience.retries >= min(1, self._policy.max_retries)):
+            # A request whose first retry succeeds is no sign of an outage.
+            await self._count_failure(route.model, failure)
         call.is_probe = False
 
     async def _count_failure(self, model: str, failure: AttemptFailed) -> None:
@@ -293,8 +274,8 @@ class ResilientResponder:
         if is_open:
             _log.warning("model_breaker_open", model=model, error=failure.message)
 
-    async def _cool(self, route: Route, model: str | None, failure: AttemptFailed, *, rate_limited: bool) -> None:
-        reason = "rate_limit" if rate_limited else "auth"
+    async def _cool(self, route: Route, failure: AttemptFailed, reason: CooldownReason) -> None:
+        model = route.model if failure.remedy.of_one_model else None
         rest_s = await self._shared.health.cool(
             route.profile, model, reason, failure.retry_after_s, error=failure.message
         )
@@ -310,7 +291,7 @@ class ResilientResponder:
             patience.retries += 1
         else:
             patience.failed.add(route.profile)
-        hopeless = failure.cause in {"no_key", "model", "request"} or patience.retries > self._policy.max_retries
+        hopeless = not failure.remedy.retried or patience.retries > self._policy.max_retries
         if hopeless or not draft.restartable:
             raise failure
         if patience.retries > _RETRIES_BEFORE_FALLBACK and await self._another_model(ask, failure):
@@ -328,8 +309,8 @@ class ResilientResponder:
             await self._sleep(pause_s, failure, patience, draft)
 
     def _another_model_helps(self, failure: AttemptFailed) -> bool:
-        if failure.cause not in _ABOUT_KEYS:
-            return failure.cause in _ANOTHER_MODEL_HELPS
+        if failure.remedy.model != "of_other_keys":
+            return failure.remedy.model == "any"
         # A refused key is refused for all its models, but a model of another provider has another key.
         current, *others = self._models
         refused = set(self._provider.profiles(current))
@@ -378,10 +359,11 @@ def _spent(
     )
     reasons = {rest.reason for rest in cooling.values()}
     last = f" The last answer: {patience.last.message}" if patience.last else ""
-    cause = patience.last.cause if isinstance(patience.last, AttemptFailed) else None
+    failed = patience.last if isinstance(patience.last, AttemptFailed) else None
+    of_key = failed.cause if failed is not None and failed.remedy.model == "of_other_keys" else "key_for_model"
     return AttemptFailed(
         f"No credential profile of {provider!r} can be used for {model!r} now: {rests}.{last}",
         kind="rate_limit" if reasons == {"rate_limit"} else "auth_failure",
         retryable="rate_limit" in reasons,
-        cause="rate_limit" if "rate_limit" in reasons else cause if cause in _ABOUT_KEYS else "key_for_model",
+        cause="rate_limit" if "rate_limit" in reasons else of_key,
     )

@@ -1,27 +1,71 @@
 """The seam to a vendor: above it retries, keys, breakers and limits; below it one attempt over the wire."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from nova_workers.base.errors import EngineErrorKind, EngineFailure
+from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.usage import CallBound
 from nova_workers.engines import bounds
+from nova_workers.engines.resilience.health import CooldownReason
 from nova_workers.engines.turn import Ask, Draft, Response
 
-__all__ = ["AttemptFailed", "Cause", "ModelLimits", "NoMetrics", "Provider", "ResilienceMetrics", "Route"]
+__all__ = [
+    "REMEDIES",
+    "AttemptFailed",
+    "Cause",
+    "ModelLimits",
+    "NoMetrics",
+    "Provider",
+    "Remedy",
+    "ResilienceMetrics",
+    "Route",
+]
 
 Cause = Literal["no_key", "key", "quota", "key_for_model", "rate_limit", "transport", "model", "request"]
-"""Why an attempt failed, and what can help:
+"""Why an attempt failed. What can help is in `REMEDIES`.
 
-- ``no_key``: this worker has no key; another provider's model, or another worker.
-- ``key``: the key is refused; another key.
-- ``quota``: the key's account may not spend more; another key.
-- ``key_for_model``: the key may not use this model; another key, then another model.
-- ``rate_limit``: this key and model are over a limit; another key, then another model, then waiting.
-- ``transport``: the provider or the network fails; waiting, then another model.
-- ``model``: there is no such model; another model.
-- ``request``: nothing; the same request fails everywhere.
+- ``no_key``: this worker has no key.
+- ``key``: the key is refused.
+- ``quota``: the key's account may not spend more.
+- ``key_for_model``: the key may not use this model.
+- ``rate_limit``: this key and model are over a limit.
+- ``transport``: the provider or the network fails.
+- ``model``: there is no such model.
+- ``request``: the same request fails everywhere.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What can help after a failure.
+
+    Attributes:
+        outage: What the failure says about the provider, for a run that waits; None: nothing.
+        cools: Why the key rests; None: it does not.
+        of_one_model: Whether that holds for the model alone, and not for all models of the key.
+        model: Which other model may succeed: any, one with other keys, or none.
+        retried: Whether the model is called again, with another key or after a pause.
+    """
+
+    outage: OutageReason | None
+    cools: CooldownReason | None = None
+    of_one_model: bool = False
+    model: Literal["any", "of_other_keys", "none"] = "any"
+    retried: bool = True
+
+
+REMEDIES: Final[Mapping[Cause, Remedy]] = {
+    "no_key": Remedy("key_missing", model="of_other_keys", retried=False),
+    "key": Remedy("key_refused", cools="auth", model="of_other_keys"),
+    "quota": Remedy("quota", cools="auth", model="of_other_keys"),
+    "key_for_model": Remedy("key_refused", cools="auth", of_one_model=True),
+    "rate_limit": Remedy("rate_limit", cools="rate_limit", of_one_model=True),
+    "transport": Remedy("down", of_one_model=True),
+    "model": Remedy("model_missing", of_one_model=True, retried=False),
+    "request": Remedy(None, model="none", retried=False),
+}
 
 
 class AttemptFailed(EngineFailure):
@@ -45,6 +89,11 @@ class AttemptFailed(EngineFailure):
         super().__init__(message, kind=kind, retryable=retryable)
         self.cause: Cause = cause
         self.retry_after_s = None if retry_after_s is None else bounds.wait_s(retry_after_s)
+
+    @property
+    def remedy(self) -> Remedy:
+        """What can help."""
+        return REMEDIES[self.cause]
 
 
 @dataclass(frozen=True, slots=True)
