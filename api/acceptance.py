@@ -11,10 +11,9 @@ from redis.exceptions import RedisError
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.ids import new_id
 from nova_workers.base.observability.tracing import current_traceparent
-from nova_workers.base.vocabulary import ENDED_RUNS
+from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
@@ -155,7 +154,7 @@ async def answer_at_end(
         NotFound: No such run in this tenant.
     """
     found = await _view(state, caller, run_id)
-    if found.status in ENDED_RUNS or any(wait.request.kind in ANSWERABLE for wait in found.waits):
+    if found.status in ENDED_RUNS or any(wait.request.kind in EXTERNAL_WAITS for wait in found.waits):
         return _answer(found, _status_of(found), headers)
     after_attempt = found.attempt - (found.status == "running")
     with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:

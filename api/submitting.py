@@ -20,6 +20,7 @@ from nova_workers.contracts.http.wire import (
     StatelessRunCreate,
 )
 from nova_workers.contracts.runs import Accepted, RequestKey, Submission
+from nova_workers.domain.runs.sql.reads import shown_options
 
 __all__ = [
     "IdempotencyKey",
@@ -111,6 +112,7 @@ def to_submission(
         queue=body.queue,
         model=body.model,
         max_turns=body.max_turns,
+        options=body.options(),
         priority=body.priority,
         metadata=body.metadata,
         request=request,
@@ -178,6 +180,7 @@ def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
         message=list(submission.content),
         model=submission.model,
         max_turns=submission.max_turns,
+        **shown_options(None if submission.options is None else submission.options.stored()),
         priority=submission.priority,
         trigger_id=submission.trigger_id,
         metadata=dict(submission.metadata),

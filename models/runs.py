@@ -136,6 +136,7 @@ class Run(Table, table=True):
     content: list[dict[str, Any]] = json(comment="The user's message as content blocks")
     model: str | None = string(null=True)
     max_turns: int | None = count(null=True, default=None)
+    options: dict[str, Any] | None = json(null=True, comment="contracts.run_options.RunOptions")
     meta: dict[str, Any] = json(default="'{}'")
     parent_run_id: str | None = id_ref(null=True, comment="The run that started this one")
     trigger_id: str | None = id_ref(null=True, comment="The trigger that fired it")

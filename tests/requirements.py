@@ -38,6 +38,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # suspend
     "suspend.holds-nothing": "A run that waits holds no slot, no lock and no lease, and keeps its thread.",
     "suspend.answer": "The first answer is the tool's result; a later one is refused.",
+    "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
+    "runs.options": "Options of a run replace and bound what its agent has; what its engine cannot have is refused.",
     "suspend.expiry": "An unanswered question ends in its default, with an agent, or without an answer.",
     "suspend.child": "The end of a child run is the result of the call that started it.",
     "suspend.one-slot": "Agents that ask agents finish on a fleet of one slot.",

@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from nova_workers.base.stopping import stop_tasks
-from nova_workers.base.vocabulary import ANSWERABLE
+from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.events import EventCursor
 from nova_workers.domain.runs.sql.reads import RunState, SuspendedRun, run_state
 from nova_workers.domain.runs.sql.replay import RecordedRun, load_recorded_run
@@ -217,7 +217,7 @@ class ExpectedEnd:
 
     def _is_end(self, event: LiveEvent) -> bool:
         if event.event["type"] == "waiting":
-            return event.cursor.attempt > self._after_attempt and event.event["kind"] in ANSWERABLE
+            return event.cursor.attempt > self._after_attempt and event.event["kind"] in EXTERNAL_WAITS
         if is_final(event):
             self.final = event
             return True

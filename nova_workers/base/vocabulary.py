@@ -19,6 +19,7 @@ __all__ = [
     "ENDED_RUNS",
     "ENDED_TURNS",
     "ENGINE_NAMES",
+    "EXTERNAL_WAITS",
     "LIVE_QUEUES",
     "MODEL_TIERS",
     "OPEN_EFFECTS",
@@ -46,6 +47,7 @@ __all__ = [
     "EndedRunStatus",
     "EndedWaitStatus",
     "EngineName",
+    "ExternalWait",
     "FinishStatus",
     "FiringOutcome",
     "HeadMove",
@@ -178,7 +180,9 @@ SuspendedStatus = Literal["waiting", "queued"]
 
 AnswerableWait = Literal["user", "approval"]
 """Waits that a person's answer ends."""
-WaitKind = Literal[AnswerableWait, "agent", "timer", "message", "orchestration"]
+ExternalWait = Literal[AnswerableWait, "client_tool"]
+"""Waits that end by a request from outside the fleet. ``client_tool``: a tool that the run's caller executes."""
+WaitKind = Literal[ExternalWait, "agent", "timer", "message", "orchestration"]
 """``message``: a message of another agent of the same orchestration. ``orchestration``: the end of one."""
 ResolvedWaitStatus = Literal["resolved", "timed_out"]
 """How a wait ends with a result. A wait of a canceled run has none."""
@@ -373,6 +377,7 @@ RUN_QUEUES: Final[tuple[RunQueue, ...]] = get_args(RunQueue)
 LIVE_QUEUES: Final[tuple[LiveQueue, ...]] = get_args(LiveQueue)
 QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
 ANSWERABLE: Final[tuple[AnswerableWait, ...]] = get_args(AnswerableWait)
+EXTERNAL_WAITS: Final[tuple[ExternalWait, ...]] = get_args(ExternalWait)
 ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
 ACTIVE_AGENTS: Final[tuple[AgentState, ...]] = get_args(_ActiveState)

@@ -40,6 +40,7 @@ from nova_workers.domain.orders.rules.secrets import OrderSecrets
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
 from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.rules.submit import Submitter
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
@@ -177,7 +178,7 @@ def build_api(settings: Settings) -> ApiServices:
         hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,
         dispatcher=dispatcher,
-        submitter=Submitter(work, scheduled),
+        submitter=Submitter(work, scheduled, options=OptionRules(capabilities, default_engine=settings.default_engine)),
         scheduled=scheduled,
         work=work,
         canceller=Canceller(work),

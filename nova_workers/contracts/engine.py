@@ -25,6 +25,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.listener import EngineCallbacks, ForwardingListener, TurnListener
+from nova_workers.contracts.run_options import ToolChoice
 from nova_workers.contracts.sessions import SessionStore
 from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.contracts.steps import (
@@ -212,6 +213,8 @@ class EngineOptions:
     """Time limit for each tool call."""
     output_schema: Mapping[str, Any] | None = None
     """JSON schema for the final answer. An answer that does not match is sent back once."""
+    tool_choice: ToolChoice | None = None
+    """Which tools the model may call; ``required`` and a name are for the turn's first model call."""
     fallback_models: tuple[str, ...] = ()
     skills: tuple[SkillDirectory, ...] = ()
     """Skills that the engine writes where its SDK looks for them. Empty for engines that get skills through a tool."""

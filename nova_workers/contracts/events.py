@@ -10,7 +10,7 @@ The rules for clients are in docs/http-api.md; `nova_workers.client.run_text.Run
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -18,7 +18,15 @@ from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, HoldDetail, Pause, WaitRequest
+from nova_workers.contracts.waits import (
+    AskAgent,
+    AskApproval,
+    AskUser,
+    CallClientTool,
+    HoldDetail,
+    Pause,
+    WaitRequest,
+)
 
 __all__ = [
     "AFTER_LIVE",
@@ -221,7 +229,7 @@ class Waiting(_Event):
 
     type: Literal["waiting"] = "waiting"
     kind: str
-    """``user``, ``approval``, ``agent`` or ``timer``."""
+    """``user``, ``approval``, ``client_tool``, ``agent``, ``timer``, ``message`` or ``orchestration``."""
     tool_call_id: str | None = None
     question: str | None = None
     """The question to a person, if there is one."""
@@ -231,6 +239,10 @@ class Waiting(_Event):
     agent_id: str | None = None
     """The agent that is asked, if there is one."""
     until: str | None = None
+    tool_name: str | None = None
+    """The tool that the run's caller is to execute, with the kind ``client_tool``."""
+    params: dict[str, Any] | None = None
+    """The arguments of that call."""
 
     @classmethod
     def of(cls, tool_call_id: str, request: WaitRequest) -> "Waiting":
@@ -248,6 +260,8 @@ class Waiting(_Event):
             only_options=isinstance(request, AskUser) and request.only_options,
             agent_id=request.agent_id if isinstance(request, AskAgent) else None,
             until=request.until.isoformat() if isinstance(request, Pause) else None,
+            tool_name=request.tool_name if isinstance(request, CallClientTool) else None,
+            params=request.params if isinstance(request, CallClientTool) else None,
         )
 
 

@@ -23,6 +23,7 @@ from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopRe
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.orchestration import OrchestrationPlace
+from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail
 
@@ -130,6 +131,8 @@ class Submission:
     source: RunSource = "api"
     model: str | None = None
     max_turns: int | None = None
+    options: RunOptions | None = None
+    """What this run has beside its agent's configuration."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     parent_run_id: str | None = None
     priority: int = 0
@@ -207,6 +210,8 @@ class Claim:
     content: tuple[ContentBlock, ...]
     model: str | None
     max_turns: int | None
+    options: RunOptions
+    """What it has beside its agent's configuration; what replaces a part of that is in `agent`."""
     queue: str
     source: str
     depth: int

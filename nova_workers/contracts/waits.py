@@ -24,11 +24,13 @@ from pydantic import (
 from nova_workers.base.errors import Outage
 from nova_workers.base.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.bodies import OneLine, View
+from nova_workers.contracts.bodies import Body, OneLine, View
+from nova_workers.contracts.content import ContentBlock
 
 __all__ = [
     "ANSWERABLE",
     "MAX_ANSWER_CHARS",
+    "MAX_CLIENT_TOOLS",
     "MAX_DELEGATION_DEPTH",
     "MAX_MESSAGE_CHARS",
     "MAX_OPTION_CHARS",
@@ -39,10 +41,13 @@ __all__ = [
     "AskUser",
     "AwaitMessages",
     "AwaitOrchestration",
+    "CallClientTool",
     "HoldDetail",
     "HoldView",
     "Pause",
     "RunAnswer",
+    "ToolResult",
+    "ToolResults",
     "WaitKind",
     "WaitRequest",
     "WaitView",
@@ -55,6 +60,9 @@ __all__ = [
 
 MAX_WAIT_S = 365 * 86_400.0
 """Longest wait: one year, in seconds."""
+
+MAX_CLIENT_TOOLS: Final = 128
+"""Most tools that the caller of a run may bring."""
 
 MAX_DELEGATION_DEPTH = 3
 """Longest chain of agents that ask each other; the last one in it cannot ask another agent."""
@@ -151,8 +159,21 @@ class AwaitOrchestration(_Value):
     """The run whose end is the answer."""
 
 
+class CallClientTool(_Value):
+    """A call of a tool that the caller of the run executes."""
+
+    kind: Literal["client_tool"] = "client_tool"
+    tool_name: str
+    params: dict[str, Any]
+    expires_in_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
+    """None waits for ever."""
+    default: str | None = None
+    """The result if none is given in time. Without it the call has failed then."""
+
+
 WaitRequest = Annotated[
-    AskUser | AskApproval | AskAgent | AwaitMessages | AwaitOrchestration | Pause, Field(discriminator="kind")
+    AskUser | AskApproval | AskAgent | AwaitMessages | AwaitOrchestration | CallClientTool | Pause,
+    Field(discriminator="kind"),
 ]
 
 wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
@@ -166,6 +187,7 @@ _PHRASES: Mapping[str, str] = {
     "timer": "its time",
     "message": "other agents of its orchestration",
     "orchestration": "the end of an orchestration",
+    "client_tool": "a tool of its caller",
 }
 
 
@@ -196,6 +218,22 @@ class RunAnswer(Answer):
 
     wait_id: Annotated[str, StringConstraints(pattern=r"^wait_[0-9A-Z]{26}$")] | None = None
     """The wait that is answered, if the run has several."""
+
+
+class ToolResult(Body):
+    """The result of a call that the caller of a run executed."""
+
+    tool_call_id: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    content: str | Annotated[list[ContentBlock], Field(max_length=200)] = ""
+    """Text, or content blocks (text, image, document)."""
+    is_error: StrictBool = False
+    """Whether the call failed; the content then says why."""
+
+
+class ToolResults(Body):
+    """Results of calls that a run waits for, in any order: of all of them, or of some."""
+
+    results: Annotated[list[ToolResult], Field(min_length=1, max_length=MAX_CLIENT_TOOLS)]
 
 
 class WaitView(View):

@@ -40,6 +40,7 @@ class NewRun(TypedDict):
     on_busy: NotRequired[str]
     model: NotRequired[str]
     max_turns: NotRequired[str]
+    options: NotRequired[str]
     meta: NotRequired[str]
     parent_run_id: NotRequired[str]
     depth: NotRequired[str]

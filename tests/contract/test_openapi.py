@@ -80,6 +80,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/runs/{run_id}/events runs",
             "GET /v1/waits runs",
             "POST /v1/runs/{run_id}/answers runs",
+            "POST /v1/runs/{run_id}/tool-results runs",
             "POST /v1/runs/cancel runs",
             "POST /v1/runs/retry runs",
             "GET /v1/runs/{run_id} runs",

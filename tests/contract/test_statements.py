@@ -63,5 +63,5 @@ def test_a_statement_is_shown_with_its_tables_and_what_calls_it(
     _, _, section = reference["page"](statements.values()).partition("## waits\n")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
     (row,) = [row for row in rows if row[0] == "`sql.records._RESOLVE`"]
-    assert row[1:4] == ["`run_waits`, `runs`, `threads`, `tool_calls`, `turns`", "-", "`resolve_wait`"]
+    assert row[1:4] == ["`run_waits`, `runs`, `threads`, `tool_calls`, `turns`", "-", "`resolve_waits`"]
     assert "`runs.rules.waiting`" in row[4].split(", ")

@@ -11,12 +11,13 @@ from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import Argument, Filter, action, deletion, group, listing
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
 from nova_workers.cli.talk.live import LiveView, limit_line
+from nova_workers.cli.talk.send import read_message
 from nova_workers.cli.terminal.output import Facts, age, money, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
-from nova_workers.contracts.waits import RunAnswer
+from nova_workers.contracts.waits import RunAnswer, ToolResult, ToolResults
 
 __all__ = ["app"]
 
@@ -165,6 +166,19 @@ async def retry(
     done = await session.client.runs.retry_all(build(BulkRetry, {**named, "dry_run": dry_run}))
     skipped = "".join(f"; {count} skipped: {why.replace('_', ' ')}" for why, count in done.skipped.items())
     session.out.done(done, f"{'would retry' if dry_run else 'retried'} {done.retried}{skipped}")
+
+
+@remote(app, "result")
+async def result(
+    session: Session,
+    run: Annotated[str, typer.Argument(help="The run.")],
+    call: Annotated[str, typer.Argument(help="The call of a tool of its caller; `nova runs show` lists them.")],
+    text: Annotated[str, typer.Argument(help="The result; - reads it from stdin.")],
+    failed: Annotated[bool, typer.Option("--failed", help="The tool failed, and the text says why.")] = False,
+) -> None:
+    """Give a run the result of a tool that its caller executes."""
+    results = [ToolResult(tool_call_id=call, content=read_message(text), is_error=failed)]
+    session.out.record(await session.client.runs.give_results(run, ToolResults(results=results)), _facts)
 
 
 @remote(app, "answer")

@@ -6,7 +6,15 @@ from nova_workers.cli.resources import Filter, listing
 from nova_workers.cli.talk.answers import choices
 from nova_workers.cli.terminal.output import short
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, AwaitOrchestration, WaitKind, WaitView
+from nova_workers.contracts.waits import (
+    AskAgent,
+    AskApproval,
+    AskUser,
+    AwaitOrchestration,
+    CallClientTool,
+    WaitKind,
+    WaitView,
+)
 
 __all__ = ["app"]
 
@@ -18,7 +26,7 @@ def _asks(wait: WaitView) -> str:
     if isinstance(request, AskUser):
         answers = choices(request.options, only_options=request.only_options, approval=False, lasting=False)
         return short(request.question, 200) + (f" [{answers}]" if answers else "")
-    if isinstance(request, AskApproval):
+    if isinstance(request, AskApproval | CallClientTool):
         return short(f"{request.tool_name} {request.params}", 200)
     if isinstance(request, AskAgent):
         return f"{request.agent_id}: {short(request.message, 150)}"

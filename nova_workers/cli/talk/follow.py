@@ -8,10 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 
 from nova_workers.base.errors import IllegalTransition, NovaError
 from nova_workers.cli.command import Session
+from nova_workers.cli.talk.client_tools import LocalTools
 from nova_workers.cli.talk.live import LiveView, cost_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.cli.terminal.output import stamp
-from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
+from nova_workers.contracts.events import EventCursor, Steered, StreamEnd, Waiting
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 
 __all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
@@ -92,7 +93,13 @@ async def on_interrupt(session: Session, view: LiveView | None = None) -> AsyncG
 
 
 async def follow(
-    session: Session, run_id: str, view: LiveView, *, after: EventCursor | None = None, started_s: float | None = None
+    session: Session,
+    run_id: str,
+    view: LiveView,
+    *,
+    after: EventCursor | None = None,
+    started_s: float | None = None,
+    tools: LocalTools | None = None,
 ) -> StreamEnd | None:
     """Show a run's events until it ends, then its cost.
 
@@ -102,13 +109,14 @@ async def follow(
         session: A session of the run's tenant.
         view: Shows the run. With ``--json`` every event is a line instead.
         after: The last event that was shown before.
+        tools: Executes the calls that the run waits for.
         started_s: When the user began to wait, by `time.monotonic`; None for a run that existed before.
 
     Returns:
         The end of the run, or None if it ended before `after`.
     """
     async with missing_worker_noted(session, run_id, view.note):
-        end = await _show_all(session, run_id, view, after=after)
+        end = await _show_all(session, run_id, view, after=after, tools=tools)
     if end is not None and end.merged_into:
         run_id, joined = end.merged_into, run_id
         end = await _show_all(session, run_id, view, joined=joined) or end
@@ -125,7 +133,13 @@ async def follow(
 
 
 async def _show_all(
-    session: Session, run_id: str, view: LiveView, *, after: EventCursor | None = None, joined: str | None = None
+    session: Session,
+    run_id: str,
+    view: LiveView,
+    *,
+    after: EventCursor | None = None,
+    joined: str | None = None,
+    tools: LocalTools | None = None,
 ) -> StreamEnd | None:
     """Show a run's events; with `joined`, those from where the run `joined` joined its turn."""
     end: StreamEnd | None = None
@@ -137,6 +151,8 @@ async def _show_all(
                 joined = None
             if joined is not None and end is None:
                 continue
+            if tools is not None and isinstance(event, Waiting):
+                tools.take(run_id, event)
             if session.out.json:
                 session.out.line({"id": str(cursor), **event.model_dump(mode="json")})
             else:

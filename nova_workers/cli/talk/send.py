@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from contextlib import aclosing
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,10 +12,11 @@ import typer
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.talk.client_tools import LocalTools, read_tools
 from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
-from nova_workers.contracts.events import Usage
+from nova_workers.contracts.events import Usage, Waiting
 from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
 
 __all__ = ["app", "parse_metadata", "read_message"]
@@ -48,6 +50,19 @@ async def send(
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="The new thread is in no list, and purged a day after its last use.")
     ] = False,
+    tools: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Tools that this machine executes, as JSON. See docs/client-tools.md."),
+    ] = None,
+    instructions: Annotated[str | None, typer.Option(help="Added to the agent's instructions, for this run.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0, max=1, help="For this run only.")] = None,
+    max_output_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a response.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON schema that the answer of this run fulfils.")
+    ] = None,
+    tool_choice: Annotated[
+        str | None, typer.Option(metavar="auto|none|required|NAME", help="Which tools the model may call first.")
+    ] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
 ) -> None:
     """Send one message and stream the answer.
@@ -57,6 +72,7 @@ async def send(
     """
     started_s = time.monotonic()
     view = LiveView(session.out, reasoning=reasoning)
+    own_tools = () if tools is None else read_tools(tools)
     given = {
         "message": read_message(message),
         "thread_id": thread,
@@ -69,22 +85,28 @@ async def send(
         "start_at": at,
         "ephemeral": ephemeral or None,
         "metadata": parse_metadata(metadata or []),
+        "client_tools": [tool.model_dump(exclude={"command"}, exclude_unset=True) for tool in own_tools] or None,
+        "instructions": instructions,
+        "temperature": temperature,
+        "max_output_tokens": max_output_tokens,
+        "output_schema": None if schema is None else _read_schema(schema),
+        "tool_choice": _tool_choice(tool_choice),
     }
     body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
     if wait is False or (at is not None and wait is None):
         _show_accepted(session, await session.client.runs.create(body, idempotency_key=idempotency_key))
         return
-    async with on_interrupt(session, view) as interrupt:
+    async with LocalTools.open(session, own_tools) as local, on_interrupt(session, view) as interrupt:
         run = await session.client.runs.create(body, idempotency_key=idempotency_key)
         interrupt.arm(run.id)
         if wait:
             async with missing_worker_noted(session, run.id, session.out.note):
-                status = await _wait(session, run, started_s)
+                status = await _wait(session, run, started_s, local)
         else:
             if session.out.json:
                 session.out.line({"type": "accepted", "run": run.model_dump(mode="json")})
             view.doing(why_it_waits(run))
-            end = await follow(session, run.id, view, started_s=started_s)
+            end = await follow(session, run.id, view, started_s=started_s, tools=local)
             status = "succeeded" if end is None else end.status
             if not thread and not session.out.json:
                 session.out.note(f"thread {run.thread_id}")
@@ -127,6 +149,19 @@ def read_message(message: str) -> str:
     return text
 
 
+def _read_schema(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise InvalidInput(f"--schema {path}: {error.strerror}.", field="schema") from error
+    except ValueError as error:
+        raise InvalidInput(f"--schema {path} is no JSON: {error}.", field="schema") from error
+
+
+def _tool_choice(given: str | None) -> str | dict[str, str] | None:
+    return given if given in (None, "auto", "none", "required") else {"name": given}
+
+
 def _show_accepted(session: Session, run: RunView) -> None:
     if session.out.json:
         session.out.document(run)
@@ -135,7 +170,7 @@ def _show_accepted(session: Session, run: RunView) -> None:
     session.out.note(f"{why_it_waits(run)}; thread {run.thread_id}; follow it with `nova runs tail {run.id}`")
 
 
-async def _wait(session: Session, run: RunView, started_s: float) -> str:
+async def _wait(session: Session, run: RunView, started_s: float, tools: LocalTools) -> str:
     shown: set[str] = set()
     while run.status not in ENDED_RUNS:
         run = await session.client.runs.result(run.id)
@@ -147,17 +182,19 @@ async def _wait(session: Session, run: RunView, started_s: float) -> str:
             )
         if run.status == "waiting":
             # The API answers at once while the run waits for a person; its events show when it continues.
-            await _until_it_ends(session, run.id)
+            await _until_it_ends(session, run, tools)
     if run.status == "merged" and run.merged_into:
         # The answer is in the run that it was merged into.
-        return await _wait(session, await session.client.runs.get(run.merged_into), started_s)
+        return await _wait(session, await session.client.runs.get(run.merged_into), started_s, tools)
     return _show_result(session, run, started_s)
 
 
-async def _until_it_ends(session: Session, run_id: str) -> None:
-    async with aclosing(session.client.runs.events(run_id)) as events:
-        async for _ in events:
-            pass
+async def _until_it_ends(session: Session, run: RunView, tools: LocalTools) -> None:
+    tools.take_all(run)
+    async with aclosing(session.client.runs.events(run.id)) as events:
+        async for _, event in events:
+            if isinstance(event, Waiting):
+                tools.take(run.id, event)
 
 
 def _show_result(session: Session, run: RunView, started_s: float) -> str:

@@ -15,6 +15,7 @@ from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAG
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.run_options import RunOptions, ToolChoice
 from nova_workers.contracts.waits import HoldView, WaitView
 
 __all__ = [
@@ -266,7 +267,7 @@ REDIS_UNAVAILABLE = "Redis does not answer"
     start_at=BOUND,
     collect_ms=BOUND,
 )
-class RunCreate(Body):
+class RunCreate(RunOptions):
     """A message for the agent of a thread."""
 
     message: _Text | Annotated[list[ContentBlock], Field(min_length=1, max_length=200)]
@@ -287,6 +288,13 @@ class RunCreate(Body):
     def _starts_in_one_way(self) -> Self:
         if self.start_at is not None and self.on_busy not in {"enqueue", "steer"}:
             raise ValueError(f"start_at: on_busy {self.on_busy!r} is decided now, not then; use enqueue or steer")
+        return self
+
+    @model_validator(mode="after")
+    def _has_options_in_a_turn_of_its_own(self) -> Self:
+        if self.on_busy in {"steer", "collect"} and (options := self.options()) is not None:
+            names = ", ".join(sorted(options.model_fields_set))
+            raise ValueError(f"{names}: with on_busy {self.on_busy!r} a message may join another's turn; use enqueue")
         return self
 
 
@@ -365,6 +373,14 @@ class RunView(View):
     message: list[ContentBlock]
     model: str | None = None
     max_turns: int | None = None
+    client_tools: list[str] = Field(default_factory=list[str])
+    """Names of the tools that its caller executes."""
+    instructions: str | None = None
+    """What its caller added to the agent's instructions."""
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    output_schema: dict[str, Any] | None = None
+    tool_choice: ToolChoice | None = None
     priority: int = 0
     trigger_id: str | None = None
     """The trigger that fired it."""
@@ -383,7 +399,8 @@ class RunView(View):
     hold: HoldView | None = None
     """Queued only: the model provider that cannot be used, if it waits for one."""
     waits: list[WaitView] = Field(default_factory=list[WaitView])
-    """Waiting only: what it waits for. Waits of the kinds `user` and `approval` accept an answer."""
+    """Waiting only: what it waits for. Waits of the kinds `user` and `approval` accept an answer, those of
+    the kind `client_tool` a result."""
     cancel_requested_at: datetime | None = None
     turn_id: str | None = None
     merged_into: str | None = None

@@ -137,7 +137,7 @@ class AnthropicEngine(HttpEngine):
             ),
             self._windows,
             left_out=LeftOutOptions(self._refused, has_temperature=options.temperature is not None),
-            history=len(options.history),
+            options=options,
         )
 
     def _models(self, options: EngineOptions) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.run_options import NamedTool, ToolChoice
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
@@ -21,7 +22,15 @@ from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["fixed_part", "place_in", "with_cap", "with_messages", "without_last_thoughts", "without_option"]
+__all__ = [
+    "choice_on_wire",
+    "fixed_part",
+    "place_in",
+    "with_cap",
+    "with_messages",
+    "without_last_thoughts",
+    "without_option",
+]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -77,6 +86,13 @@ def fixed_part(
         # The SDK has dropped the parameter. Some models still support it, but not together with thinking.
         request["extra_body"] = {"temperature": options.temperature}
     return request
+
+
+def choice_on_wire(choice: ToolChoice) -> JsonObject:
+    """Return the provider's form of a choice of tools."""
+    if isinstance(choice, NamedTool):
+        return {"type": "tool", "name": choice.name}
+    return {"type": "any" if choice == "required" else choice}
 
 
 def without_option(request: Mapping[str, Any], option: str) -> dict[str, Any]:

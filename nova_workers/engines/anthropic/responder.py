@@ -9,12 +9,14 @@ from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound
 from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of, refused_option
 from nova_workers.engines.anthropic.request import (
+    choice_on_wire,
     place_in,
     with_cap,
     with_messages,
@@ -25,6 +27,7 @@ from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import broken_off, not_begun, refusal
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
+from nova_workers.engines.tool_choice import choice_of_call
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response, ToolRefused
 from nova_workers.engines.windows import Windows
@@ -77,7 +80,7 @@ class AnthropicResponder:
         windows: Windows,
         *,
         left_out: LeftOutOptions,
-        history: int,
+        options: EngineOptions,
     ) -> None:
         """Set up what all responses of a turn share.
 
@@ -88,7 +91,7 @@ class AnthropicResponder:
             build_request: See `BuildRequest`.
             windows: Limits of models.
             left_out: What the turn's requests go without.
-            history: How many of the messages are older than the turn.
+            options: Of the turn.
         """
         self._clients = clients
         self._tools = tools
@@ -96,7 +99,7 @@ class AnthropicResponder:
         self._build_request = build_request
         self._windows = windows
         self._left_out = left_out
-        self._history = history
+        self._options = options
         self._requests: dict[str, dict[str, Any]] = {}
         self._estimate = TokenEstimate()
 
@@ -204,7 +207,9 @@ class AnthropicResponder:
         fixed = await self._fixed(route.model)
         if route.max_tokens is not None:
             fixed = with_cap(fixed, route.max_tokens)
-        return with_messages(fixed, ask.messages, self._history)
+        request = with_messages(fixed, ask.messages, len(self._options.history))
+        choice = choice_of_call(self._options, ask.step, [tool["name"] for tool in fixed.get("tools", ())])
+        return request if choice is None else {**request, "tool_choice": choice_on_wire(choice)}
 
     async def _fixed(self, model: str) -> dict[str, Any]:
         request = self._requests.get(model)

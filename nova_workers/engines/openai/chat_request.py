@@ -12,7 +12,7 @@ from nova_workers.engines.openai.names import wire_id, wire_name
 from nova_workers.engines.openai.wire import TurnRequest, answer_schema
 from nova_workers.engines.strict_schemas import is_strict
 
-__all__ = ["DETAILS_FIELD", "chat_body"]
+__all__ = ["DETAILS_FIELD", "chat_body", "chat_choice"]
 
 DETAILS_FIELD = "reasoning_details"
 """The field of reasoning that is a list of objects."""
@@ -48,6 +48,11 @@ def chat_body(turn: TurnRequest, messages: Sequence[Message], cap: int | None) -
     if turn.effort is not None:
         body |= {"reasoning_effort": turn.effort} if provider.thinking_body is None else provider.thinking_body
     return body
+
+
+def chat_choice(name: str) -> JsonObject:
+    """Return the choice of one tool."""
+    return {"type": "function", "function": {"name": wire_name(name)}}
 
 
 def _system(turn: TurnRequest) -> Iterator[JsonObject]:

@@ -9,23 +9,25 @@ import structlog
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.run_options import NamedTool
 from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import not_begun
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Catalog, Target
 from nova_workers.engines.openai.chat_reader import ChatReader
-from nova_workers.engines.openai.chat_request import chat_body
+from nova_workers.engines.openai.chat_request import chat_body, chat_choice
 from nova_workers.engines.openai.clients import Clients
 from nova_workers.engines.openai.failures import failure_of, refused_option
 from nova_workers.engines.openai.names import ToolNames, wire_name
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
-from nova_workers.engines.openai.responses_request import responses_body
+from nova_workers.engines.openai.responses_request import responses_body, responses_choice
 from nova_workers.engines.openai.stream import JsonStream, WireFailed
 from nova_workers.engines.openai.wire import Answered, Reader, TurnRequest
 from nova_workers.engines.resilience import CHARS_A_TOKEN, AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.spans import model_span
+from nova_workers.engines.tool_choice import choice_of_call
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolRefused
 from nova_workers.engines.verdicts import found_in_reading
@@ -42,16 +44,17 @@ and a model may repeat itself for ever."""
 
 @dataclass(frozen=True, slots=True)
 class _WireFormat:
-    """One wire form: the endpoint, and how to write a request and read the response."""
+    """One wire form: the endpoint, and how to write a request, in it the choice of one tool, and read the response."""
 
     path: str
     body: Callable[[TurnRequest, Sequence[Message], int | None], JsonObject]
+    named: Callable[[str], JsonObject]
     reader: Callable[[TurnRequest], Reader]
 
 
 _FORMATS: Mapping[WireForm, _WireFormat] = {
-    "chat": _WireFormat("/chat/completions", chat_body, ChatReader),
-    "responses": _WireFormat("/responses", responses_body, ResponsesReader),
+    "chat": _WireFormat("/chat/completions", chat_body, chat_choice, ChatReader),
+    "responses": _WireFormat("/responses", responses_body, responses_choice, ResponsesReader),
 }
 
 
@@ -129,6 +132,9 @@ class OpenAIResponder:
         silence = asyncio.timeout(self._reading.first_byte_timeout_s)
         events_left = _EVENTS + _EVENTS_A_TOKEN * turn.max_tokens(route.max_tokens)
         body = form.body(turn, ask.messages, route.max_tokens)
+        choice = choice_of_call(turn.options, ask.step, [tool.name for tool in turn.tools])
+        if choice is not None:
+            body["tool_choice"] = form.named(choice.name) if isinstance(choice, NamedTool) else choice
         try:
             async with silence, await self._open(turn.target, route, body, draft) as stream:
                 waiting = True

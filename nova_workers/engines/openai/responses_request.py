@@ -16,7 +16,7 @@ from nova_workers.engines.openai.names import wire_id, wire_name
 from nova_workers.engines.openai.wire import TurnRequest, answer_schema
 from nova_workers.engines.strict_schemas import is_strict
 
-__all__ = ["responses_body"]
+__all__ = ["responses_body", "responses_choice"]
 
 _ENCRYPTED = "reasoning.encrypted_content"
 
@@ -57,6 +57,11 @@ def responses_body(turn: TurnRequest, messages: Sequence[Message], cap: int | No
         if provider.thinking_body is not None:
             body |= provider.thinking_body
     return body
+
+
+def responses_choice(name: str) -> JsonObject:
+    """Return the choice of one tool."""
+    return {"type": "function", "name": wire_name(name)}
 
 
 def _cache_key(turn: TurnRequest, messages: Sequence[Message]) -> str:

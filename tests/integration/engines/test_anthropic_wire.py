@@ -11,9 +11,11 @@ from structlog.testing import capture_logs
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, InProcessMcpServer
+from nova_workers.contracts.run_options import NamedTool, ToolChoice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
+from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 from tests.support.servers.strict.signatures import sign
 
@@ -256,3 +258,21 @@ async def test_turns_share_connections(server: ModelServer, engine: AnthropicEng
 async def bench() -> Bench:
     """Tools to call."""
     return Bench()
+
+
+@proves("runs.options")
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", {"type": "auto"}),
+        ("none", {"type": "none"}),
+        ("required", {"type": "any"}),
+        (NamedTool(name="add"), {"type": "tool", "name": "add"}),
+    ],
+)
+async def test_a_choice_of_tools_is_sent(
+    server: ModelServer, engine: AnthropicEngine, choice: ToolChoice, sent: dict[str, Any]
+) -> None:
+    server.reply(HELLO, HELLO)
+    await _run(engine, mcp_servers=Bench().servers(), tool_choice=choice)
+    assert server.requests[0]["tool_choice"] == sent

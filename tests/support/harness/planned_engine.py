@@ -68,6 +68,8 @@ class PlannedEngine:
     def __init__(self) -> None:
         self.model_calls: list[ModelCall] = []
         self.executions: list[Execution] = []
+        self.options: dict[str, EngineOptions] = {}
+        """Of the latest turn of each run."""
         self.outage: Outage | None = None
         """While it is set, the model does not answer."""
         self._doors: dict[str, _Door] = {}
@@ -102,6 +104,7 @@ class PlannedEngine:
     ) -> EngineResult:
         """Run one turn."""
         content = (text_block(message),) if isinstance(message, str) else message
+        self.options[options.run_id or ""] = options
         script = _read(text_of(content))
         tools = _Tools(self, options.run_id or "")
         with Interruption(abort, options.timeout_s) as interruption:

@@ -24,6 +24,8 @@ from nova_workers.bootstrap.orchestrations import build_orchestrator, build_star
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
+from nova_workers.domain.capabilities.rules import default_registry
+from nova_workers.domain.capabilities.rules.deferred import DeferredRegistry
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
 from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
@@ -34,6 +36,7 @@ from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
 from nova_workers.domain.runs.rules.control import ControlChannel
 from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.recover import Reconciler
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.rules.submit import Submitter
@@ -229,7 +232,10 @@ class Harness:
         self.canceller = Canceller(self.work)
         self.retrier = Retrier(self.work, redis)
         self.scheduled = Scheduled(self.work, self.publisher)
-        self.submitter = Submitter(self.work, self.scheduled)
+        capabilities = DeferredRegistry(partial(default_registry, database, settings, SystemClock()))
+        self.submitter = Submitter(
+            self.work, self.scheduled, options=OptionRules(capabilities, default_engine=settings.default_engine)
+        )
         self.waiting = Waiting(self.work)
         self.reconciler = Reconciler(
             self.work,

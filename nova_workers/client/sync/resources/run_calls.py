@@ -9,7 +9,7 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunView
-from nova_workers.contracts.waits import RunAnswer, WaitView
+from nova_workers.contracts.waits import RunAnswer, ToolResults, WaitView
 
 __all__ = ["RunCalls"]
 
@@ -97,6 +97,10 @@ class RunCalls:
     def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it was answered already."""
         return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
+
+    def give_results(self, run_id: str, results: ToolResults) -> RunView:
+        """Give a waiting run results of its `client_tools`: all, or none. The same may be given again."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/tool-results", body=results, repeatable=True)
 
     def waits(
         self,

@@ -10,6 +10,7 @@ from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.run_options import LACKING_OPTIONS
 from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT
 
 __all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_own_id", "check_spec", "title_key"]
@@ -18,8 +19,7 @@ RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""
 
 _QUOTE_CHARS = 200
-_WITHOUT_TEMPERATURE = frozenset({"claude_agent", "codex", "gemini"})
-"""Engines over programs that have no such option."""
+_WITHOUT_TEMPERATURE = frozenset(engine for engine, lacking in LACKING_OPTIONS.items() if "temperature" in lacking)
 
 
 def check_agent_id(agent_id: str) -> None:

@@ -36,6 +36,10 @@ class DeferredRegistry:
         """See `CapabilityRegistry.validate`."""
         self._deferred.make().validate(spec)
 
+    def declared_names(self, spec: AgentSpec) -> set[str]:
+        """See `CapabilityRegistry.declared_names`."""
+        return self._deferred.make().declared_names(spec)
+
     def config_type(self, name: str) -> type[BaseModel] | None:
         """See `CapabilityRegistry.config_type`."""
         return self._deferred.make().config_type(name)

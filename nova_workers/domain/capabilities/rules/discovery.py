@@ -11,7 +11,7 @@ from nova_workers.base.config import Settings
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
-from nova_workers.domain.capabilities.rules.seam import CapabilityParts, DeclaredServer
+from nova_workers.domain.capabilities.rules.seam import CapabilityParts, ClientServer, DeclaredServer
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
@@ -23,6 +23,7 @@ MODULES: Final = (
     "agents.tools.own",
     "capabilities.tools.audio",
     "capabilities.tools.browser",
+    "capabilities.tools.client",
     "capabilities.tools.mcp",
     "capabilities.tools.user",
     "delivery.tools",
@@ -49,7 +50,7 @@ def default_registry(
     embedder: Embedder | None = None,
     work: Work | None = None,
     orchestrations: OrchestrationControl | None = None,
-    serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
+    serve: Callable[[DeclaredServer | ClientServer], Awaitable[McpServer]] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 

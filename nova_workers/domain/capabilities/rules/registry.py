@@ -10,13 +10,14 @@ from nova_workers.base.errors import ConfigurationError, InvalidInput
 from nova_workers.base.validation import problem_of
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.domain.capabilities.rules.seam import (
     Capability,
     CapabilityContext,
     ChecksGrants,
+    ClientServer,
     ComparesConfigs,
     DeclaredServer,
     OffersItself,
@@ -63,7 +64,7 @@ class CapabilityRegistry:
         self,
         capabilities: Iterable[Capability] = (),
         *,
-        serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
+        serve: Callable[[DeclaredServer | ClientServer], Awaitable[McpServer]] | None = None,
     ) -> None:
         """Register capabilities; `add` registers more.
 
@@ -153,11 +154,16 @@ class CapabilityRegistry:
 
     def tool_names(self, spec: AgentSpec) -> set[str] | None:
         """Return the names of the tools of an agent's capabilities; None if it has some whose names are unknown."""
+        if any(name not in self._capabilities or self._capabilities[name].tools is None for name in spec.capabilities):
+            return None
+        return self.declared_names(spec)
+
+    def declared_names(self, spec: AgentSpec) -> set[str]:
+        """Return the names of the tools of an agent's capabilities, as far as they are known."""
         found: set[str] = set()
         for name, grant in spec.capabilities.items():
-            if name not in self._capabilities or self._capabilities[name].tools is None:
-                return None
-            found.update(self._granted(name, grant))
+            if name in self._capabilities:
+                found.update(self._granted(name, grant))
         return found
 
     def tool_effects(self) -> CapabilityTools:
@@ -223,11 +229,12 @@ class CapabilityRegistry:
             named = await self._named(name, resolved)
             servers = open_ended if capability.tools is None else declared
             servers |= {key: _only(server, grant) for key, server in named.items()}
+        _check_client_tools(context, declared)
         return declared | open_ended
 
     async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
         # First what most capabilities have, as a check for a `Mapping` takes longer.
-        if isinstance(resolved, DeclaredServer):
+        if isinstance(resolved, DeclaredServer | ClientServer):
             if self._serve is None:
                 raise ConfigurationError("This process describes capabilities and does not serve them.")
             return {name: await self._serve(resolved)}
@@ -292,6 +299,29 @@ class CapabilityRegistry:
         if name in self._checks:
             self._checks[name].check_grant(config, f"{field}.config")
         return capability, config
+
+
+def _check_client_tools(context: CapabilityContext, servers: Mapping[str, McpServer]) -> None:
+    """Refuse tools of the caller that have the name of another tool of the run.
+
+    They were compared with the agent when the run was accepted, which may have been given others since then.
+
+    Raises:
+        InvalidInput: There is one.
+    """
+    if not context.client_tools:
+        return
+    names = {
+        str(tool.name)
+        for server in servers.values()
+        if isinstance(server, InProcessMcpServer)
+        for tool in server.listing or ()
+        if server.tools is None or tool.name in server.tools
+    }
+    for index, tool in enumerate(context.client_tools):
+        if tool.name in names:
+            field = f"client_tools.{index}.name"
+            raise InvalidInput(f"{field}: the agent has a tool {tool.name!r} of its own by now.", field=field)
 
 
 def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:

@@ -18,6 +18,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace, ToolEffect
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
+from nova_workers.contracts.run_options import ClientTool
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.domain.agents.rules.rights import GrantRules
 from nova_workers.ledger.database import Connection, Database
@@ -28,6 +29,7 @@ __all__ = [
     "CapabilityContext",
     "CapabilityParts",
     "ChecksGrants",
+    "ClientServer",
     "ComparesConfigs",
     "DeclaredServer",
     "NoConfig",
@@ -98,6 +100,8 @@ class CapabilityContext:
     """Directories that an agent can only read which writes in its working directory alone; empty of others."""
     kept: str | None = None
     """A folder in its directories in which it does not write: other agents work there."""
+    client_tools: tuple[ClientTool, ...] = ()
+    """Tools that the caller of the run executes."""
     turn_id: str = ""
     fence: int = 0
     call_id: str | None = None
@@ -183,7 +187,14 @@ class DeclaredServer:
     """The configuration of the grant, which a call has in its context."""
 
 
-Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
+@dataclass(frozen=True, slots=True)
+class ClientServer:
+    """The tools that the caller of a run executes, as an MCP server: each call waits for its result."""
+
+    tools: tuple[ClientTool, ...]
+
+
+Servers = McpServer | DeclaredServer | ClientServer | Mapping[str, McpServer]
 """The servers of a grant: one under the capability's name, or several under names of their own."""
 
 

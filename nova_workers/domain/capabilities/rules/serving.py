@@ -30,8 +30,10 @@ from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.base.release import release
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
+from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.capabilities.rules.seam import (
     CapabilityContext,
+    ClientServer,
     DeclaredServer,
     ToolDeclaration,
     ToolInput,
@@ -42,7 +44,7 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
 
-__all__ = ["ToolServer"]
+__all__ = ["ToolServer", "client_server"]
 
 _log = structlog.get_logger(__name__)
 
@@ -58,8 +60,10 @@ class ToolServer:
         self._calls = calls
         self._listings: dict[tuple[str, tuple[str, ...]], ListToolsResult] = {}
 
-    async def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
+    async def __call__(self, declared: DeclaredServer | ClientServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
+        if isinstance(declared, ClientServer):
+            return client_server(declared)
         # Which tools a server has may depend on the run.
         key = (declared.name, tuple(tool.name for tool in declared.tools))
         listing = self._listings.get(key)
@@ -148,6 +152,34 @@ class ToolServer:
                 _log_wait(tool, context, pause_s, error)
                 await asyncio.sleep(pause_s)
         raise AssertionError("unreachable: the pauses do not end")
+
+
+def client_server(declared: ClientServer) -> InProcessMcpServer:
+    """Return a server of the tools that the caller of a run executes. A call has no effect before the run waits."""
+    tools = {tool.name: tool for tool in declared.tools}
+    hints = ToolAnnotations(idempotent_hint=True)
+    listing = ListToolsResult(
+        tools=[
+            Tool(name=tool.name, description=tool.description, input_schema=tool.input_schema, annotations=hints)
+            for tool in declared.tools
+        ]
+    )
+
+    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return listing
+
+    async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        tool, arguments, redactor = tools[params.name], params.arguments or {}, current_redactor()
+        if redactor is not None:
+            arguments = redactor.json(arguments)
+        return _result(
+            CallClientTool(tool_name=tool.name, params=arguments, expires_in_s=tool.timeout_s, default=tool.default)
+        )
+
+    def build() -> Server[Any]:
+        return Server("client", version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+
+    return InProcessMcpServer(build, listing=listing.tools)
 
 
 async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:

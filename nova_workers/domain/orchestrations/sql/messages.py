@@ -72,8 +72,8 @@ SELECT {_COLUMNS} FROM orchestration_messages m
 
 # Every open wait of a tree's agents, with what else the agent waits for.
 _OPEN_WAITS = """
-SELECT a.id AS waiter, w.id, w.tenant_id, w.run_id, w.tool_call_id, w.request, w.child_run_id, w.status, w.due_at,
-       w.created_at, r.thread_id, r.agent_id
+SELECT a.id AS waiter, w.id, w.tenant_id, w.run_id, w.tool_call_id, w.request, w.child_run_id, w.status, w.answer,
+       w.due_at, w.created_at, r.thread_id, r.agent_id
   FROM orchestration_agents a
   JOIN runs r ON r.id = a.run_id AND r.status = 'waiting'
   JOIN run_waits w ON w.run_id = r.id AND w.status = 'open'

@@ -28,6 +28,7 @@ def build_system_prompt(
     state: str = "",
     memories: Sequence[str] = (),
     task: str = "",
+    caller: str = "",
 ) -> str:
     """Return the system prompt. A section without content is absent; with none at all the prompt is empty.
 
@@ -44,6 +45,7 @@ def build_system_prompt(
         state: What the thread's state document is, for a run that can read it.
         memories: The memories, one fact each.
         task: The task of the thread.
+        caller: What the caller of this run adds to the instructions.
     """
     named = f"You are agent {one_line(agent_id)} ({one_line(agent.name)})." if agent_id else ""
     content = {
@@ -57,6 +59,7 @@ def build_system_prompt(
         "State": state,
         "Memories": bullets(memories),
         "Task": task,
+        "Caller": caller,
     }
     return _BETWEEN.join(filter(None, (section(tag, content[tag]) for tag in SECTIONS)))
 

@@ -17,11 +17,13 @@ SECTIONS = (
     "State",
     "Memories",
     "Task",
+    "Caller",
 )
 """The tags of a system prompt, in their order."""
 
 STABLE_SECTIONS = 6
-"""This many sections depend on the agent's configuration; the others on its tools, its memories and its task."""
+"""This many sections depend on the agent's configuration; the others on its tools, its memories, its task and its
+caller."""
 
 CONTEXT = "Context"
 """The tag of the block in front of a message."""

@@ -6,7 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from nova_workers.contracts.thread_state import STATE_TOOL
 
-__all__ = ["ASK_USER", "STATE", "WAYS", "background_words", "formatting_words", "state_words", "storage_words"]
+__all__ = [
+    "ASK_USER",
+    "STATE",
+    "WAYS",
+    "background_words",
+    "caller_words",
+    "formatting_words",
+    "state_words",
+    "storage_words",
+]
 
 ANY_CHANNEL = "*"
 """The key, in a map by channel, of each that is not named."""
@@ -46,6 +55,15 @@ WAYS = {
 def state_words(*, can_read: bool) -> str:
     """Return the State section; empty for a run without the tool. It has nothing of the document itself."""
     return _STATE if can_read else ""
+
+
+_CALLER = """\
+The caller of this run adds this. Follow it as far as what stands above permits."""
+
+
+def caller_words(instructions: str) -> str:
+    """Return the Caller section: what the caller of a run adds to the instructions; empty without."""
+    return f"{_CALLER}\n\n{instructions.strip()}" if instructions.strip() else ""
 
 
 def storage_words(cwd: str | None, readable: Sequence[str] = ()) -> str:

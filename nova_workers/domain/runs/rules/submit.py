@@ -9,6 +9,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.idempotency.sql import once
+from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.sql import submit as ledger
 from nova_workers.ledger.database import Connection
@@ -25,8 +26,16 @@ _AFTER_S = 0.01
 class Submitter:
     """Accepts messages. A returned run is committed, so it survives a broker failure."""
 
-    def __init__(self, work: Work, scheduled: Scheduled) -> None:
+    def __init__(self, work: Work, scheduled: Scheduled, *, options: OptionRules | None = None) -> None:
+        """Take the parts.
+
+        Args:
+            work: Begins the units of work.
+            scheduled: Starts runs at their times.
+            options: Checks the options of runs; None where no message has any.
+        """
         self._work = work
+        self._options = options
         self._scheduled = scheduled
 
     async def submit(self, submission: Submission, *, run_id: str | None = None) -> Accepted:
@@ -43,6 +52,7 @@ class Submitter:
             NotFound: No such thread or agent in this tenant.
             Gone: The thread, or its agent, was deleted.
             AgentRenamed: The agent has another id now.
+            InvalidInput: Its agent or its engine cannot have an option of the run.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
             IdempotencyMismatch: The key was used for another request.
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
@@ -63,7 +73,8 @@ class Submitter:
         return accepted
 
     async def _write(self, submission: Submission, run_id: str) -> Accepted:
-        if submission.request is None and submission.on_busy not in {"reject", "interrupt"}:
+        plain = submission.request is None and submission.options is None
+        if plain and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
                 accepted = await self._insert_on(tx.connection, submission, run_id)
@@ -100,6 +111,9 @@ class Submitter:
         return replace(accepted, replayed=True) if is_replay else accepted
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+        if submission.options is not None:
+            assert self._options is not None  # noqa: S101 - given where messages may have options
+            await self._options.check(connection, submission, submission.options)
         interrupted: str | None = None
         if submission.thread_id is not None and submission.on_busy in {"reject", "interrupt"}:
             busy = await ledger.lock_thread(connection, submission.tenant_id, submission.thread_id)

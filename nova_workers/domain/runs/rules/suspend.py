@@ -11,6 +11,7 @@ from nova_workers.contracts.waits import (
     AskUser,
     AwaitMessages,
     AwaitOrchestration,
+    CallClientTool,
     Pause,
     WaitRequest,
     wait_adapter,
@@ -28,7 +29,7 @@ def new_waits(deferred: Iterable[DeferredCall], *, now: datetime) -> list[NewWai
 def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
     if isinstance(request, AskAgent):
         return NewWait(call_id, request, request.timeout_s, agent_id=request.agent_id, message=request.message)
-    if isinstance(request, AskUser):
+    if isinstance(request, AskUser | CallClientTool):
         return NewWait(call_id, request, request.expires_in_s)
     if isinstance(request, AwaitMessages):
         return NewWait(call_id, request, request.timeout_s)

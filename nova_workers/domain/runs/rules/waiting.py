@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
+import orjson
 import structlog
 
 from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
-from nova_workers.contracts.content import storable, text_block
+from nova_workers.contracts.content import ContentBlock, storable, text_block, text_of
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
+from nova_workers.contracts.waits import (
+    ANSWERABLE,
+    Answer,
+    AskAgent,
+    AskApproval,
+    AskUser,
+    AwaitMessages,
+    CallClientTool,
+    Pause,
+)
 from nova_workers.domain.orchestrations.sql.permissions import allow_always
 from nova_workers.domain.runs.rules.parents import child_resolution
 from nova_workers.domain.runs.sql.cancel import request_cancel, run_status
@@ -22,13 +34,22 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
-__all__ = ["Waiting"]
+__all__ = ["GivenResult", "Waiting"]
 
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200
 _LOOK_BACK = timedelta(hours=1)
 """How far back the frequent sweep looks for ended child runs; the thorough one looks at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenResult:
+    """The result of a call that the caller of a run executed."""
+
+    tool_call_id: str
+    content: Sequence[ContentBlock]
+    is_error: bool
 
 
 class _Changed(Exception):
@@ -62,6 +83,33 @@ class Waiting:
             if run is not None:
                 return run
             # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
+
+    async def give_results(self, tenant_id: str, run_id: str, results: Sequence[GivenResult]) -> RunView:
+        """Give a run the results of calls that its caller executed, all or none of them, and return the run.
+
+        A result that was given before is taken again if it is the same, so that a request may be repeated.
+
+        Args:
+            tenant_id: The run's tenant.
+            run_id: The run that waits.
+            results: At most one for each call.
+
+        Raises:
+            NotFound: No such run, or it has no such call for its caller.
+            IllegalTransition: A call has another result already, took too long, or its run was canceled.
+        """
+        while True:
+            async with self._work.database.connection() as connection:
+                waits = await ledger.find_wait(connection, tenant_id, run_id, None)
+                if not waits and await run_status(connection, tenant_id, run_id) is None:
+                    raise missing("run", run_id)
+            name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
+            try:
+                async with self._work.begin() as tx:
+                    await _give(tx, waits, results)
+                    return await get_run(tx.connection, tenant_id, run_id)
+            except _Changed:
+                continue
 
     async def sweep(self, *, thorough: bool = False) -> int:
         """End every wait whose deadline has passed or whose child run has ended; return how many. May run concurrently.
@@ -104,6 +152,8 @@ class Waiting:
         fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
         if not fitting:
             problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
+            if any(wait.status == "open" and isinstance(wait.request, CallClientTool) for wait in waits):
+                problem = "waits for results of its caller's tools; give them with POST /v1/runs/{run_id}/tool-results"
             raise IllegalTransition(f"Run {run_id!r} {problem}.", wait_id=waits[0].id)
         if len(fitting) > 1:
             ids = ", ".join(wait.id for wait in fitting)
@@ -155,6 +205,38 @@ async def _end(tx: UnitOfWork, wait: Wait, resolution: Resolution) -> bool:
     return ended
 
 
+async def _give(tx: UnitOfWork, waits: Sequence[Wait], results: Sequence[GivenResult]) -> None:
+    calls = {wait.tool_call_id: wait for wait in waits if isinstance(wait.request, CallClientTool)}
+    resolutions: list[tuple[Wait, Resolution]] = []
+    for result in results:
+        wait = calls.get(result.tool_call_id)
+        if wait is None:
+            waiting = ", ".join(repr(each.tool_call_id) for each in calls.values() if each.status == "open") or "none"
+            raise missing("client_tool_call", result.tool_call_id, f"The run waits for: {waiting}.")
+        resolution = _resulting(result)
+        if wait.status == "open":
+            resolutions.append((wait, resolution))
+        elif wait.answer != resolution.answer:
+            why = {"resolved": "has another result already", "timed_out": "was not done in time"}
+            raise IllegalTransition(
+                f"Call {result.tool_call_id!r} {why.get(wait.status, 'was canceled with its run')}.",
+                tool_call_id=result.tool_call_id,
+                status=wait.status,
+            )
+    if resolutions:
+        ended, bell = await ledger.resolve_waits(tx.connection, resolutions)
+        if len(ended) < len(resolutions):
+            raise _Changed
+        tx.ring([] if bell is None else [bell])
+
+
+def _resulting(result: GivenResult) -> Resolution:
+    content = tuple(result.content)
+    digest = hashlib.sha256(orjson.dumps([result.is_error, *content], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    error = (text_of(content) or "The tool failed.") if result.is_error else None
+    return Resolution("resolved", {"sha256": digest}, content, failed=result.is_error, error=error)
+
+
 async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:
     """Allow a call for all agents of the tree. The tree's row is locked first, as in every change of a tree."""
     if not isinstance(wait.request, AskApproval) or not answer.approve:
@@ -196,6 +278,11 @@ def _timed_out(wait: Wait) -> Resolution:
     request = wait.request
     if isinstance(request, Pause):
         return Resolution("resolved", {}, (text_block(f"It is {request.until:%Y-%m-%d %H:%M:%S %Z} now."),))
+    if isinstance(request, CallClientTool):
+        if request.default is not None:
+            return Resolution("timed_out", {"text": request.default}, (text_block(request.default),))
+        text = f"{request.tool_name} gave no result within {request.expires_in_s:g} s."
+        return Resolution("timed_out", {}, (text_block(text),), failed=True, error=text)
     if isinstance(request, AskUser) and request.default is not None:
         text = f"{request.default}\n(Nobody answered in time; this is the default.)"
         return Resolution("timed_out", {"text": request.default}, (text_block(text),))

@@ -11,6 +11,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
+from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
 from nova_workers.contracts.waits import HoldDetail
 from nova_workers.domain.runs.sql.finish import requeue_claimed
@@ -133,7 +134,7 @@ _PLACE = """
 # Not all columns of the run: each part of the statement that reads them would list them again in its plan.
 _CLAIMED = """
 r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.agent_version, r.fence, r.attempt, r.losses, r.source, r.queue,
-r.content, r.meta, r.model, r.max_turns, r.depth, r.parent_run_id, r.trigger_id, r.traceparent, r.created_at,
+r.content, r.meta, r.model, r.max_turns, r.options, r.depth, r.parent_run_id, r.trigger_id, r.traceparent, r.created_at,
 r.started_at, r.cancel_requested_at, r.cancel_reason, r.hold_detail, r.held_since
 """
 
@@ -212,7 +213,7 @@ SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool 
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        c.head_turn_id AS parent_turn_id, c.orchestration_id,
        (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
-       c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
+       c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.options, c.queue, c.source, c.depth,
        c.parent_run_id, c.traceparent, c.created_at,
        (SELECT e.context FROM event e) AS context,
        c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
@@ -227,6 +228,8 @@ SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool 
                            AND v.version = c.agent_version
 """
 
+
+_NO_OPTIONS = RunOptions()
 
 ANY_LOSSES = 2**31 - 1
 """More losses than a run can have."""
@@ -366,6 +369,8 @@ def _claim(row: Row, details: Row | None) -> Claim:
     orchestrated = None if details is None else details["orchestrated"]
     # For a run that was begun before, the claim's statement has the thread's head, and no context.
     began = row if details is None else details
+    agent = read_stored(AgentSpec.model_validate, row["spec"] if orchestrated is None else orchestrated["spec"])
+    options = None if row["options"] is None else read_stored(RunOptions.model_validate, row["options"])
     ceilings = None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"])
     return Claim(
         run_id=row["id"],
@@ -374,7 +379,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
         turn_id=row["turn_id"],
         agent_id=row["agent_id"],
         agent_version=row["agent_version"],
-        agent=read_stored(AgentSpec.model_validate, row["spec"] if orchestrated is None else orchestrated["spec"]),
+        agent=agent if options is None else options.over(agent),
         fence=row["fence"],
         attempt=row["attempt"],
         max_attempts_spent=row["spent"],
@@ -386,6 +391,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
         content=tuple(row["content"]),
         model=row["model"],
         max_turns=row["max_turns"],
+        options=options or _NO_OPTIONS,
         queue=row["queue"],
         source=row["source"],
         depth=row["depth"],

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nova_workers.base.errors import existing
-from nova_workers.base.vocabulary import ANSWERABLE, ENDED_RUNS, sql_list
+from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS, sql_list
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.runs import SHARED_LOSSES
@@ -25,12 +27,14 @@ __all__ = [
     "list_runs",
     "list_thread_runs",
     "run_state",
+    "shown_options",
 ]
 
 
 _OWN = """
        r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.model,
-       r.max_turns, r.priority, r.trigger_id, r.meta AS metadata, r.attempt, r.losses, r.cancel_requested_at, r.turn_id,
+       r.max_turns, r.options, r.priority, r.trigger_id, r.meta AS metadata, r.attempt, r.losses, r.cancel_requested_at,
+       r.turn_id,
        r.merged_into, r.stop_reason, r.limit_reached, r.result_text AS text, r.output, r.error_kind, r.error_message,
        r.error_retryable, r.created_at, r.start_at, r.started_at, r.finished_at, r.seq,
        r.hold AS held_for, r.hold_detail, r.held_since, r.held_until,
@@ -121,7 +125,7 @@ SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN {sql_list(END
 _WAITING_AMONG = f"""
 SELECT r.id, r.attempt,
        EXISTS (SELECT 1 FROM run_waits w
-                WHERE w.run_id = r.id AND w.status = 'open' AND w.kind IN {sql_list(ANSWERABLE)}) AS asks
+                WHERE w.run_id = r.id AND w.status = 'open' AND w.kind IN {sql_list(EXTERNAL_WAITS)}) AS asks
   FROM runs r
  WHERE r.id = ANY(:run_ids::text[])
    AND (r.status = 'waiting' OR (r.status = 'queued' AND r.hold IS NOT NULL AND r.attempt = 0))
@@ -134,7 +138,7 @@ class SuspendedRun:
 
     Attributes:
         attempt: The attempt that suspended it; 0 of a run that is held.
-        asks: Whether it waits for a person.
+        asks: Whether it waits for a person, or for its caller.
     """
 
     attempt: int
@@ -250,12 +254,20 @@ def _view(row: Row) -> RunView:
         )
     return RunView(
         **row,
+        **shown_options(row["options"]),
         suspect=row["status"] not in ENDED_RUNS and row["losses"] >= SHARED_LOSSES,
         waiting_for=_waiting_for(row),
         hold=_hold(row),
         error=error,
         usage=None if row["input_tokens"] is None else UsageView(**row),
     )
+
+
+def shown_options(stored: JsonObject | None) -> dict[str, Any]:
+    """Return the options of a run as its view has them: of the tools of its caller, the names."""
+    if stored is None:
+        return {}
+    return {**stored, "client_tools": [tool["name"] for tool in stored.get("client_tools", ())]}
 
 
 def _hold(row: Row) -> HoldView | None:

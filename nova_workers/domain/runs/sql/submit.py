@@ -5,15 +5,20 @@ Lock order in every transition: the thread's row first, then rows of its runs, s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import DUE_RUNS, sql_list
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.stored import read_stored
 
 __all__ = [
+    "AddressedAgent",
+    "addressed_agent",
     "agent_deleted_at",
     "find_accepted",
     "insert_run",
@@ -38,6 +43,7 @@ _RUN = insert_runs(
     source=":source",
     model=":model",
     max_turns=":max_turns",
+    options=":options",
     meta=":metadata",
     parent_run_id=":parent_run_id",
     traceparent=":traceparent",
@@ -102,6 +108,12 @@ UPDATE runs
 RETURNING id
 """
 
+_ADDRESSED = """
+SELECT a.spec, t.orchestration_id IS NOT NULL AS orchestrated
+  FROM agents a LEFT JOIN threads t ON t.id = :thread_id AND t.tenant_id = a.tenant_id
+ WHERE a.tenant_id = :tenant_id AND a.id = CASE WHEN :thread_id::text IS NULL THEN :agent_id ELSE t.agent_id END
+"""
+
 _DELETED_AT = "SELECT deleted_at FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id"
 
 _WHY = """
@@ -158,6 +170,28 @@ async def agent_deleted_at(connection: Connection, tenant_id: str, agent_id: str
     return await connection.fetchval(_DELETED_AT, tenant_id=tenant_id, agent_id=agent_id)
 
 
+@dataclass(frozen=True, slots=True)
+class AddressedAgent:
+    """The current configuration of the agent that a message is for."""
+
+    spec: AgentSpec
+    orchestrated: bool
+    """Whether its thread belongs to an orchestration, which has a configuration of its own."""
+
+
+async def addressed_agent(connection: Connection, submission: Submission) -> AddressedAgent | None:
+    """Return the agent that a message is for; None if there is none."""
+    row = await connection.fetchrow(
+        _ADDRESSED,
+        tenant_id=submission.tenant_id,
+        thread_id=submission.thread_id,
+        agent_id=submission.agent_id,
+    )
+    if row is None:
+        return None
+    return AddressedAgent(read_stored(AgentSpec.model_validate, row["spec"]), row["orchestrated"])
+
+
 async def why_no_thread(connection: Connection, tenant_id: str, thread_id: str) -> Row | None:
     """Return ``thread_deleted`` and ``agent_id`` of a thread, to explain a refusal."""
     return await connection.fetchrow(_WHY, tenant_id=tenant_id, thread_id=thread_id)
@@ -173,6 +207,7 @@ def _values(submission: Submission, run_id: str) -> dict[str, object]:
         "source": submission.source,
         "model": submission.model,
         "max_turns": submission.max_turns,
+        "options": None if submission.options is None else submission.options.stored(),
         "metadata": dict(submission.metadata),
         "parent_run_id": submission.parent_run_id,
         "traceparent": submission.traceparent,

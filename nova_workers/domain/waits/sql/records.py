@@ -15,7 +15,7 @@ import structlog
 from pydantic import ValidationError
 
 from nova_workers.base.ids import new_id
-from nova_workers.base.vocabulary import ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
+from nova_workers.base.vocabulary import ANSWERABLE, ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait_adapter
@@ -33,14 +33,15 @@ __all__ = [
     "find_waits_of_ended_children",
     "list_waits",
     "resolve_wait",
+    "resolve_waits",
     "wait_of",
 ]
 
 _log = structlog.get_logger(__name__)
 
 _WAIT_COLUMNS = """
-w.id, w.tenant_id, w.run_id, w.tool_call_id, w.kind, w.request, w.child_run_id, w.status, w.due_at, w.created_at,
-r.thread_id, r.agent_id
+w.id, w.tenant_id, w.run_id, w.tool_call_id, w.kind, w.request, w.child_run_id, w.status, w.answer, w.due_at,
+w.created_at, r.thread_id, r.agent_id
 """
 
 _FIND = f"""
@@ -65,33 +66,38 @@ _LOCK = """
 SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = :run_id FOR UPDATE OF t
 """
 
-# Ends a wait. The run's last open wait requeues it, to continue with its open step. Of two concurrent answers to one
-# wait only one finds it `open`. One that was passed to an agent since it was read is left as it is: its caller does not
-# know that agent's run.
+# Ends waits of a run. The run's last open wait requeues it, to continue with its open step. Of two concurrent answers
+# to one wait only one finds it `open`. One that was passed to an agent since it was read is left as it is: its caller
+# does not know that agent's run.
 _RESOLVE = """
-WITH wait AS (
-    UPDATE run_waits SET status = :status, answer = :answer, resolved_at = now()
-     WHERE id = :wait_id AND status = 'open' AND child_run_id IS NOT DISTINCT FROM :child_run_id::text
-    RETURNING run_id, tool_call_id
+WITH given AS (
+    SELECT * FROM jsonb_to_recordset(:resolutions) AS x(wait_id text, child_run_id text, status text, answer jsonb,
+                                                        call_status text, result jsonb, error text)
+), wait AS (
+    UPDATE run_waits w SET status = g.status, answer = g.answer, resolved_at = now()
+      FROM given g
+     WHERE w.id = g.wait_id AND w.run_id = :run_id AND w.status = 'open'
+       AND w.child_run_id IS NOT DISTINCT FROM g.child_run_id
+    RETURNING w.id, w.run_id, w.tool_call_id, g.call_status, g.result, g.error
 ), call AS (
     UPDATE tool_calls c
-       SET status = :call_status, result = :result, error = :error,
-           completed_at = CASE WHEN :call_status = 'approved' THEN NULL ELSE clock_timestamp() END
+       SET status = wait.call_status, result = wait.result, error = wait.error,
+           completed_at = CASE WHEN wait.call_status = 'approved' THEN NULL ELSE clock_timestamp() END
       FROM wait JOIN runs r ON r.id = wait.run_id
      WHERE c.turn_id = r.turn_id AND c.call_id = wait.tool_call_id AND c.status = 'deferred'
 ), back AS (
     UPDATE runs r
        SET status = 'queued', queued_at = now(), rang_at = now()
-      FROM wait
-     WHERE r.id = wait.run_id AND r.status = 'waiting'
-       AND NOT EXISTS (SELECT 1 FROM run_waits o WHERE o.run_id = r.id AND o.status = 'open' AND o.id <> :wait_id)
+     WHERE r.id = :run_id AND r.status = 'waiting' AND EXISTS (SELECT 1 FROM wait)
+       AND NOT EXISTS (SELECT 1 FROM run_waits o
+                        WHERE o.run_id = r.id AND o.status = 'open' AND o.id NOT IN (SELECT wait.id FROM wait))
     RETURNING r.id, r.thread_id, r.queue, r.turn_id
 ), freed AS (
     UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
 ), turn AS (
     UPDATE turns t SET status = 'running' FROM back WHERE t.id = back.turn_id
 )
-SELECT wait.run_id, back.id, back.thread_id, back.queue FROM wait LEFT JOIN back ON true
+SELECT wait.id AS wait_id, back.id, back.thread_id, back.queue FROM wait LEFT JOIN back ON true
 """
 
 _DUE = f"""
@@ -169,6 +175,7 @@ class Wait:
     request: WaitRequest
     child_run_id: str | None
     status: str
+    answer: JsonObject | None
     due_at: datetime | None
     created_at: datetime
     child_end: tuple[str, str] | None = None
@@ -218,22 +225,44 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
     Returns:
         Whether it was still open and as it was read, and the run's doorbell if the run is queued again.
     """
-    await connection.fetchval(_LOCK, run_id=wait.run_id)
-    call_status = "approved" if resolution.result is None else "failed" if resolution.failed else "completed"
-    row = await connection.fetchrow(
-        _RESOLVE,
-        wait_id=wait.id,
-        child_run_id=wait.child_run_id,
-        status=resolution.status,
-        answer=resolution.answer,
-        call_status=call_status,
-        result=None if resolution.result is None else list(resolution.result),
-        error=None if resolution.error is None else storable(resolution.error),
-    )
-    if row is None:
-        return False, None
-    await close_questions(connection, [wait.id])
-    return True, None if row["id"] is None else Doorbell(row["id"], row["thread_id"], row["queue"])
+    ended, bell = await resolve_waits(connection, [(wait, resolution)])
+    return bool(ended), bell
+
+
+async def resolve_waits(
+    connection: Connection, resolutions: Sequence[tuple[Wait, Resolution]]
+) -> tuple[set[str], Doorbell | None]:
+    """End waits of one run and close their inbox items. Call it in a transaction.
+
+    Returns:
+        The ids of those that were still open and as they were read, and the run's doorbell if it is queued again.
+    """
+    run_id = resolutions[0][0].run_id
+    await connection.fetchval(_LOCK, run_id=run_id)
+    given = [_resolution_row(wait, resolution) for wait, resolution in resolutions]
+    rows = await connection.fetch(_RESOLVE, run_id=run_id, resolutions=given)
+    if not rows:
+        return set(), None
+    ended = {row["wait_id"] for row in rows}
+    await close_questions(connection, [wait.id for wait, _ in resolutions if wait.id in ended and _asks(wait)])
+    first = rows[0]
+    return ended, None if first["id"] is None else Doorbell(first["id"], first["thread_id"], first["queue"])
+
+
+def _asks(wait: Wait) -> bool:
+    return wait.request.kind in ANSWERABLE
+
+
+def _resolution_row(wait: Wait, resolution: Resolution) -> JsonObject:
+    return {
+        "wait_id": wait.id,
+        "child_run_id": wait.child_run_id,
+        "status": resolution.status,
+        "answer": resolution.answer,
+        "call_status": "approved" if resolution.result is None else "failed" if resolution.failed else "completed",
+        "result": None if resolution.result is None else list(resolution.result),
+        "error": None if resolution.error is None else storable(resolution.error),
+    }
 
 
 async def find_due_waits(connection: Connection, *, limit: int) -> list[Wait]:
@@ -310,6 +339,7 @@ def wait_of(row: Row, child_end: tuple[str, str] | None = None) -> Wait:
         request=read_stored(wait_adapter.validate_python, row["request"]),
         child_run_id=row["child_run_id"],
         status=row["status"],
+        answer=row["answer"],
         due_at=row["due_at"],
         created_at=row["created_at"],
         child_end=child_end,

@@ -55,6 +55,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/agents/{agent_id}/versions/{version}", None),
     ("GET", "/v1/agents/{agent_id}/tool-servers", None),
     ("POST", "/v1/runs/{run_id}/answers", {"text": "yes"}),
+    ("POST", "/v1/runs/{run_id}/tool-results", {"results": [{"tool_call_id": "call_0"}]}),
     ("GET", "/v1/deliveries/{delivery_id}", None),
     ("POST", "/v1/deliveries/{delivery_id}/replay", None),
     ("POST", "/v1/deliveries/{delivery_id}/close", None),

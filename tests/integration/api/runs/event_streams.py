@@ -45,10 +45,10 @@ async def whole(api: Api, run_id: str, after: str | None = None) -> list[Frame]:
         return [frame async for frame in feed]
 
 
-async def begun(api: Api, worker: ManualWorker) -> Turn:
+async def begun(api: Api, worker: ManualWorker, **fields: object) -> Turn:
     """Send a message and claim its run."""
     thread_id = await api.thread()
-    await api.run(thread_id, "hello")
+    await api.run(thread_id, "hello", **fields)
     return await worker.claim(thread_id)
 
 

@@ -7,13 +7,14 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.contracts.waits import AskApproval, AskUser, Pause
+from nova_workers.contracts.waits import AskApproval, AskUser, CallClientTool, Pause
 from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
@@ -102,3 +103,59 @@ async def test_a_run_that_waits_for_no_person_does_not_end_a_wait(api: Api, work
     answer = await api.http.get(f"/v1/runs/{turn.claim.run_id}/wait", params={"timeout_s": 5})
     assert (answer.status_code, answer.json()["status"]) == (202, "waiting")
     assert time.monotonic() - began_s >= 5
+
+
+@proves("runs.client-tools")
+async def test_results_of_the_callers_tools_are_given_over_http(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker, client_tools=[{"name": "look"}], instructions="In Danish.")
+    run_id = turn.claim.run_id
+    waits = [NewWait(f"call_{at}", CallClientTool(tool_name="look", params={"at": at})) for at in range(2)]
+    reader = RunReader(api.url, api.tenant.key, run_id)
+    path = f"/v1/runs/{run_id}/tool-results"
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(reader.read())
+        await turn.suspend("Let me look.", *waits)
+        await until(lambda: reader.seen.count("waiting") == 2, "the calls")
+        shown = await api.http.get(f"/v1/runs/{run_id}/wait", params={"timeout_s": 60})
+        view = shown.json()
+        assert (shown.status_code, view["waiting_for"]) == (202, "a tool of its caller")
+        assert (view["client_tools"], view["instructions"]) == (["look"], "In Danish.")
+        assert [wait["request"]["params"] for wait in view["waits"]] == [{"at": 0}, {"at": 1}]
+        answered = await api.http.post(f"/v1/runs/{run_id}/answers", json={"text": "red"})
+        assert (answered.status_code, "tool-results" in answered.json()["detail"]) == (409, True)
+        twice = {"results": [{"tool_call_id": "call_0"}, {"tool_call_id": "call_0"}]}
+        refused = await api.http.post(path, json=twice)
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "results.1.tool_call_id")
+        image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+        refused = await api.http.post(path, json={"results": [{"tool_call_id": "call_0", "content": [image]}]})
+        assert (refused.status_code, "results.0.content.0.source.data" in refused.text) == (422, True)
+        blocks = [{"type": "text", "text": "a grey sky"}]
+        given = {"results": [{"tool_call_id": "call_1", "content": blocks}, {"tool_call_id": "call_0"}]}
+        for _ in range(2):
+            assert (await api.http.post(path, json=given)).json()["status"] == "queued"
+        again = await worker.claim(turn.claim.thread_id)
+        await again.finish("Rain.")
+    results = "SELECT array_agg(c.result ORDER BY c.call_id) FROM tool_calls c WHERE c.tenant_id = :tenant_id"
+    assert await api.fetchval(results, tenant_id=api.tenant.id) == [[], blocks]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"client_tools": [{"name": "a b"}]}, "client_tools.0.name"),
+        ({"client_tools": [{"name": "look"}, {"name": "look"}]}, "client_tools"),
+        ({"client_tools": [{"name": "look", "default": "x"}]}, "client_tools.0"),
+        ({"client_tools": [{"name": f"t{at}"} for at in range(129)]}, "client_tools"),
+        ({"client_tools": [{"name": "Read"}]}, "client_tools.0.name"),
+        ({"temperature": 2}, "temperature"),
+        ({"output_schema": {"type": "nothing"}}, "output_schema.type"),
+        ({"tool_choice": "any"}, "tool_choice"),
+        ({"instructions": "x", "on_busy": "steer"}, "instructions"),
+    ],
+)
+@proves("runs.options")
+async def test_options_that_no_run_can_have_are_refused(api: Api, given: dict[str, Any], field: str) -> None:
+    refused = await api.http.post("/v1/runs", json={"message": "hello", **given})
+    assert refused.status_code == 422, refused.text
+    assert field in str(refused.json()["errors"]) + refused.json()["detail"]
+    assert await api.count("runs") == 0

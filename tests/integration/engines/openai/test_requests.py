@@ -9,6 +9,7 @@ from dirty_equals import IsStr
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.run_options import NamedTool
 from nova_workers.engines.openai import Key, OpenAIEngine
 from nova_workers.engines.openai.provider import WireForm
 from tests.contract.engines.stage import Bench
@@ -234,3 +235,19 @@ async def test_a_server_without_a_key_gets_none_of_the_environment(
 
 async def test_a_temperature_is_sent(server: ModelServer, engine: OpenAIEngine) -> None:
     assert (await _asked(engine, server, temperature=0.5))["temperature"] == 0.5
+
+
+@proves("runs.options")
+async def test_a_choice_of_tools_is_sent_and_a_call_is_forced_once(server: ModelServer, engine: OpenAIEngine) -> None:
+    tools = Bench().servers()
+    assert (await _asked(engine, server, mcp_servers=tools, tool_choice="none"))["tool_choice"] == "none"
+    assert "tool_choice" not in await _asked(engine, server, tool_choice="none")
+    server.reply(Stream((Part("tool", ("toolu_0_0", "add", {"a": 1, "b": 2})),)), FINE)
+    options = EngineOptions(model="local/some-model", mcp_servers=tools, tool_choice=NamedTool(name="add"))
+    assert (await engine.run("hi", options, "sandbox")).error is None
+    first, second = (request.get("tool_choice") for request in server.requests[-2:])
+    assert first is not None
+    assert (first["type"], first.get("function", first)["name"], second) == ("function", "add", None)
+    result = await engine.run("hi", replace(options, tool_choice=NamedTool(name="weather")), "sandbox")
+    assert result.error is not None
+    assert "to call the tool 'weather', and it is not offered. Offered: add, break" in result.error.message

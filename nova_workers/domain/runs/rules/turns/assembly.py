@@ -160,6 +160,7 @@ class TurnAssembler:
             cwd=cwd,
             readable=readable,
             kept=kept,
+            client_tools=claim.options.client_tools,
             turn_id=claim.turn_id,
             fence=claim.fence,
         )
@@ -180,6 +181,7 @@ class TurnAssembler:
                 if claim.last_call is not None
                 else claim.max_turns or agent.max_turns or self._settings.runs.max_turns
             ),
+            tool_choice=claim.options.tool_choice,
             fallback_models=self._settings.model.fallbacks,
             reasoning_timeout_s=_reasoning_timeout_s(claim, self._settings),
             tool_timeout_s=(

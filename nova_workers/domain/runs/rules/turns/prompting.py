@@ -16,6 +16,7 @@ from nova_workers.domain.prompts.rules import (
     WAYS,
     background_words,
     build_system_prompt,
+    caller_words,
     formatting_words,
     stable_prefix_chars,
     state_words,
@@ -89,6 +90,7 @@ class Prompter:
             cwd=cwd,
             readable=readable,
             task=task,
+            caller=claim.options.instructions or "",
             offers=lambda name, tool: _offers(servers, name, tool),
         )
 
@@ -128,6 +130,7 @@ def prompt_of(
     channel: str | None,
     cwd: str | None,
     task: str,
+    caller: str = "",
     offers: Callable[[str, str], bool],
     readable: Sequence[str] = (),
 ) -> Prompt:
@@ -140,6 +143,7 @@ def prompt_of(
         channel: Where the answer is read, if that is known.
         cwd: The agent's working directory, if it has one.
         task: The section of the thread's task; empty without one.
+        caller: What the caller of the run adds to the instructions.
         offers: Whether the run has a tool, by the names of its server and its own.
         readable: See `EngineOptions.readable`.
     """
@@ -153,6 +157,7 @@ def prompt_of(
         state=state_words(can_read=offers(*STATE)),
         memories=_memories(facts),
         task=task,
+        caller=caller_words(caller),
     )
     return Prompt(text, stable_prefix_chars(text))
 
