@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,7 +17,10 @@ from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.prices import PriceList
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Reasoning, Text
+from nova_workers.engines.programs.process import Launch, ProgramProcess
 from nova_workers.engines.programs.transcript import prompt_of
+from nova_workers.engines.resilience import Cause
+from nova_workers.engines.resilience.seam import REMEDIES
 
 PRICES = PriceList("openai")
 
@@ -148,3 +155,31 @@ def test_errors_of_gemini_are_classified(message: str, kind: str) -> None:
     verdict = Gemini().verdicts.of(message)
     assert verdict is not None
     assert verdict.kind == kind
+
+
+async def test_a_program_reads_its_key_once_and_its_last_words_are_bounded_and_without_secrets(tmp_path: Path) -> None:
+    script = (
+        'read key <&"$KEY_FD"; echo "{\\"key\\": \\"$key\\"}"; echo "no JSON"; '
+        'for i in $(seq 30); do echo "$i $key sesame" >&2; done; head -c 5000 /dev/zero | tr "\\0" x >&2; exit 3'
+    )
+    launch = Launch(
+        ("/bin/bash", "-c", script),
+        {"PATH": os.defpath},
+        str(tmp_path),
+        secrets=("sesame",),
+        handed={"KEY_FD": "key-of-the-model"},
+    )
+    process = ProgramProcess(launch)
+    await process.start()
+    try:
+        async with asyncio.timeout(60):
+            assert [message async for message in process.messages()] == [{"key": "key-of-the-model"}]
+            assert await process.wait() == 3
+    finally:
+        await process.close()
+    lines = process.complaints.splitlines()
+    assert (len(lines), lines[0], len(lines[-1])) == (20, "12 [redacted] [redacted]", 1_000)
+
+
+def test_each_cause_of_a_failure_has_a_remedy() -> None:
+    assert REMEDIES.keys() == set(get_args(Cause))
