@@ -16,7 +16,7 @@ import httpx2
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
-from nova_workers.engines.probing import why_not_reached
+from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.verdicts import OUT_OF_ORDER, UNKNOWN, of_status
 
 __all__ = ["AnthropicProbe", "Profile"]

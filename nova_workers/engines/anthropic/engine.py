@@ -43,11 +43,11 @@ from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset
 from nova_workers.engines.prices import ModelPrice, unpriced
-from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 from nova_workers.engines.windows import Windows

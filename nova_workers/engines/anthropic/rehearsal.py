@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.engine import AnthropicEngine
-from nova_workers.engines.rehearsing import answering, direct_transport
+from nova_workers.engines.http.rehearsing import answering, direct_transport
 
 __all__ = ["ANSWER", "rehearse"]
 

@@ -20,6 +20,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions
 from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.openai.catalog import Catalog
@@ -28,7 +29,6 @@ from nova_workers.engines.openai.failures import failure_of
 from nova_workers.engines.openai.provider import OpenAIProvider
 from nova_workers.engines.openai.responder import OpenAIResponder, Reading
 from nova_workers.engines.prices import unpriced
-from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_schemas import OPENAI, OPENAI_COMPATIBLE, ToolLimits
 from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns

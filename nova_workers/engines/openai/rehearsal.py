@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.http.rehearsing import answering, direct_transport
 from nova_workers.engines.openai.catalog import Catalog
 from nova_workers.engines.openai.engine import OpenAIEngine
 from nova_workers.engines.openai.provider import Key, OpenAIProvider, WireForm
 from nova_workers.engines.prices import ModelPrice
-from nova_workers.engines.rehearsing import answering, direct_transport
 
 __all__ = ["rehearse"]
 

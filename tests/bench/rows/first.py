@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 from nova_workers.engines.anthropic.rehearsal import ANSWER
-from nova_workers.engines.rehearsing import answering
+from nova_workers.engines.http.rehearsing import answering
 from tests.bench.figures import Figure, Result
 from tests.bench.installed import PROCESSES, Site
 from tests.bench.machine import rss_mb

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from nova_workers.contracts.engine import ProbedEngine
-from nova_workers.engines import probing
 from nova_workers.engines.anthropic import AnthropicEngine, Profile
 from nova_workers.engines.anthropic_probe import AnthropicProbe
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
+from nova_workers.engines.http import probing
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.engines.scripted import ScriptedEngine
 from tests.requirements import proves
