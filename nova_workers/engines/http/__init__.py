@@ -1,1 +1,1 @@
-"""What engines that ask a model over HTTP share: connections, the turn, words of failures."""
+"""What engines that ask a model over HTTP share: their base, connections, words of failures, trials and rehearsals."""
