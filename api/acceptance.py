@@ -25,14 +25,6 @@ from .streaming.sse import RunEventStream
 from .streaming.stream_permits import StreamPermit
 from .submitting import IdempotencyKey, accepted_view, request_key, scaled, to_submission
 
-__all__ = [
-    "Acceptance",
-    "MessageAcceptance",
-    "answer_at_end",
-    "longest_wait_s",
-    "open_stream",
-]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -9,8 +9,6 @@ from nova_workers.contracts.http.overview.activity import ActivityBucket, Activi
 from nova_workers.domain.overview.sql.activity import Period, load_activity
 from nova_workers.ledger.database import Database
 
-__all__ = ["ActivityCache"]
-
 _KEEP_S = 300.0
 """An import may add old runs, and a deletion removes some: they show after this long."""
 _SETTLED_AFTER = timedelta(minutes=2)

@@ -76,8 +76,6 @@ from .streaming.run_watch import RunWatch
 from .streaming.stream_permits import StreamPermits
 from .streaming.waiting_orders import OrderFollower
 
-__all__ = ["build_app", "create_app"]
-
 _log = structlog.get_logger(__name__)
 
 _NO_TENANT = "ten_none"

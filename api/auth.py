@@ -16,22 +16,6 @@ from nova_workers.domain.agents.rules.authors import AuthorRights
 from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
 
-__all__ = [
-    "AgentsCaller",
-    "AnyCaller",
-    "Caller",
-    "ChannelsCaller",
-    "KeysCaller",
-    "OperatorCaller",
-    "RunsCaller",
-    "SecretsCaller",
-    "SubmittingCaller",
-    "WorkspaceCaller",
-    "caller_of",
-    "keep_caller",
-]
-
-
 _CALLER: Final = "nova.caller"
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -11,8 +11,6 @@ from nova_workers.ledger.write_record import own_record
 from .acceptance import MessageAcceptance
 from .errors import problem, true_outcome
 
-__all__ = ["accept_batch"]
-
 _AT_ONCE = 4
 """Messages that are submitted at the same time: one request must not take all connections of the process."""
 

@@ -14,8 +14,6 @@ from nova_workers.ledger.write_record import start_record
 
 from .errors import BodyTooLarge, problem_response, unexpected_problem
 
-__all__ = ["BodyLimit", "UnhandledErrors", "header_of", "until_gone"]
-
 _CLIENT_GONE: Final = 499
 """The status, only in logs and metrics, of a request whose client disconnected before the response, as in nginx."""
 

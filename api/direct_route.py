@@ -17,8 +17,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from .json_body import StrictRequest, StrictRoute
 
-__all__ = ["DirectRoute"]
-
 _UNSUPPORTED: Final = (
     "cookie_params",
     "http_connection_param_name",

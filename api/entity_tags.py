@@ -7,8 +7,6 @@ from fastapi import Header, Response
 
 from nova_workers.base.errors import InvalidInput
 
-__all__ = ["IfMatch", "expected_version", "tag"]
-
 _ENTITY_TAG = re.compile(r'"?(0|[1-9][0-9]{0,17})"?\Z')
 
 IfMatch = Annotated[

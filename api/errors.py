@@ -43,23 +43,6 @@ from nova_workers.ledger.write_record import current_record
 
 from .openapi import PROBLEM_MEDIA_TYPE, methods_of
 
-__all__ = [
-    "BodyTooLarge",
-    "CursorFromTheFuture",
-    "InvalidCursor",
-    "MalformedRequest",
-    "RateLimited",
-    "TooManyArchives",
-    "TooManyFailedKeys",
-    "TooManyStreams",
-    "UnsupportedMediaType",
-    "install_error_handlers",
-    "problem",
-    "problem_response",
-    "true_outcome",
-    "unexpected_problem",
-]
-
 _log = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 2

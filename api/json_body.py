@@ -17,8 +17,6 @@ from .errors import MalformedRequest, UnsupportedMediaType
 # FastAPI ignores it where it builds a body's validator with its route. Ours are built at first use.
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 
-__all__ = ["MAX_JSON_DEPTH", "StrictRequest", "StrictRoute", "parse_json"]
-
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects. A tool's schema in an agent's configuration needs about 20."""
 

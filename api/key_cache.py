@@ -7,8 +7,6 @@ from nova_workers.domain.keys.sql.keys import AuthenticatedKey, find_key
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import all_tenants
 
-__all__ = ["KeyCache"]
-
 _MAX_KEYS = 10_000
 
 

@@ -17,18 +17,6 @@ from nova_workers.contracts.events import event_adapter
 from nova_workers.contracts.orchestration.events import tree_record_adapter
 from nova_workers.contracts.orders.definitions import schemas as order_schemas
 
-__all__ = [
-    "EVENT_STREAM",
-    "ORDER",
-    "ORDER_RESULT",
-    "PROBLEM_MEDIA_TYPE",
-    "event_stream",
-    "install_openapi",
-    "json_lines",
-    "methods_of",
-    "problems",
-]
-
 EVENT_STREAM = "text/event-stream"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 

@@ -18,8 +18,6 @@ from nova_workers.contracts.bodies import Page
 
 from .errors import InvalidCursor
 
-__all__ = ["Listing", "PageQuery", "Pager"]
-
 _TAG_BYTES = 12
 _MAX_CURSOR_CHARS = 512
 

@@ -13,36 +13,6 @@ from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
 from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
 
-__all__ = [
-    "AgentIdPath",
-    "AgentIdQuery",
-    "DeliveryIdPath",
-    "FileIdPath",
-    "Flag",
-    "KeyIdPath",
-    "MediaQuery",
-    "MemoryIdPath",
-    "NoteIdPath",
-    "OrchestrationIdPath",
-    "OrderIdPath",
-    "OrderSecretIdPath",
-    "PolicyIdPath",
-    "ResourceIdPath",
-    "RunIdPath",
-    "SecretNamePath",
-    "SessionIdPath",
-    "SkillNamePath",
-    "StepIdPath",
-    "TaskIdPath",
-    "TenantIdPath",
-    "ThreadIdPath",
-    "ThreadIdQuery",
-    "TimeoutQuery",
-    "TriggerIdPath",
-    "WebhookIdPath",
-    "WebhookIdQuery",
-]
-
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 _ID_PATTERN = r"^[A-Za-z0-9_-]{1,80}$"
 _QUOTE_CHARS = 80

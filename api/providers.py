@@ -14,8 +14,6 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.base.vocabulary import ProviderState, RestReason
 from nova_workers.contracts.http.fleet import ProviderRest
 
-__all__ = ["clear_rests", "provider_rests"]
-
 _log = structlog.get_logger(__name__)
 
 _DEADLINE_S = 1.0

@@ -13,8 +13,6 @@ from nova_workers.ledger.in_doubt import doubtful, write_once
 from .state import state_of
 from .submitting import IdempotencyKey, request_key
 
-__all__ = ["RepeatableRequest", "Repeats"]
-
 T = TypeVar("T")
 
 

@@ -20,8 +20,6 @@ from .streaming.run_watch import RunWatch
 from .streaming.stream_permits import StreamPermits
 from .streaming.waiting_orders import OrderFollower
 
-__all__ = ["CAPABILITIES", "ApiState", "State", "state_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ApiState:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["on_stop_signal"]
-
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -22,18 +22,6 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.contracts.runs import Accepted, RequestKey, Submission
 from nova_workers.domain.runs.sql.reads import shown_options
 
-__all__ = [
-    "IdempotencyKey",
-    "accepted_view",
-    "check_fields",
-    "checked_blocks",
-    "content_of",
-    "hash_of",
-    "request_key",
-    "scaled",
-    "to_submission",
-]
-
 IdempotencyKey = Annotated[
     str | None,
     Header(

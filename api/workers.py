@@ -14,8 +14,6 @@ from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 from nova_workers.domain.runs.sql.reads import FREE_WORKER
 
-__all__ = ["live_workers", "name_missing_worker", "name_missing_workers"]
-
 _log = structlog.get_logger(__name__)
 
 _DEADLINE_S = 1.0

@@ -8,8 +8,6 @@ from nova_workers.broker.celery_app import build_celery
 
 from .schedule import beat_schedule
 
-__all__ = ["app", "create_app"]
-
 
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app whose beat sends the ticks. It keeps no file: due work is recorded in Postgres."""

@@ -17,8 +17,6 @@ from nova_workers.broker.task_names import (
     TASK_WORK_TASKS,
 )
 
-__all__ = ["beat_schedule"]
-
 _PROBE_S = 30.0
 """How old the report on providers may be, by which models are chosen: a quarter of its life in Redis."""
 _RANK_S = 3_600.0

@@ -13,8 +13,6 @@ from redis.exceptions import RedisError
 from nova_workers.base.keys import BEAT_TTL_S, BROKER_KEY_PREFIX, beat_tick
 from nova_workers.broker.celery_app import RECONNECT
 
-__all__ = ["TickScheduler"]
-
 _log = structlog.get_logger(__name__)
 
 _QUEUE = "system"

@@ -10,8 +10,6 @@ from sqlmodel import Field
 from .base import Table
 from .columns import count, id_ref, json, string, time
 
-__all__ = ["Agent", "AgentVersion"]
-
 
 class Agent(Table, table=True):
     """An agent with the configuration of its newest version, copied here for one-row reads."""

@@ -6,8 +6,6 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import Connection, MetaData, event, text
 from sqlmodel import SQLModel
 
-__all__ = ["WITHOUT_STATISTICS", "Table", "metadata"]
-
 metadata = SQLModel.metadata
 metadata.naming_convention = {
     "ix": "ix_%(table_name)s__%(column_0_N_name)s",

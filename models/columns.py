@@ -20,23 +20,6 @@ from sqlmodel import Field
 
 from nova_workers.base.vocabulary import sql_list, words_of
 
-__all__ = [
-    "Id",
-    "big",
-    "boolean",
-    "count",
-    "fk",
-    "id_ref",
-    "json",
-    "money",
-    "number",
-    "one_of",
-    "pk",
-    "string",
-    "time",
-    "words",
-]
-
 Id = Text(collation="C")
 """Prefixed ULIDs compare as bytes: byte order is creation order, and needs no locale."""
 

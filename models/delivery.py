@@ -8,8 +8,6 @@ from sqlmodel import Field
 from .base import Table
 from .columns import boolean, count, fk, id_ref, pk, string, time, words
 
-__all__ = ["Webhook"]
-
 
 class Webhook(Table, table=True):
     """A URL that receives events, signed as Standard Webhooks."""

@@ -13,17 +13,6 @@ from nova_workers.base.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliverySta
 from .base import Table, metadata
 from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 
-__all__ = [
-    "MESSAGE_PARTS",
-    "MESSAGE_WORDS",
-    "PART_FUNCTIONS",
-    "Delivery",
-    "Effect",
-    "Embedding",
-    "Memory",
-    "MessageText",
-]
-
 MESSAGE_WORDS = """\
 array_to_tsvector(ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]) || to_tsvector('simple', content)"""
 """The words of a message, and two marks for its tenant and agent, so that the index finds one agent's words without

@@ -18,8 +18,6 @@ from sqlalchemy.pool import NullPool
 from . import metadata
 from .rights.audit_chain import own_audit
 
-__all__ = ["OLDEST_PROCESSES", "PoolerBetween", "current", "downgrade", "engine_for", "head", "upgrade"]
-
 OLDEST_PROCESSES = "0012"
 """The head of the previous release, 0.2.0. Migrations keep what its processes use, and may drop what older ones used.
 

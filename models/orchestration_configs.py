@@ -5,8 +5,6 @@ from datetime import datetime
 from .base import Table
 from .columns import count, fk, string, time
 
-__all__ = ["OrchestrationConfig"]
-
 
 class OrchestrationConfig(Table, table=True):
     """One version of a tenant's configuration of orchestrations. Immutable; the newest one applies."""

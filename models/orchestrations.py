@@ -17,8 +17,6 @@ from nova_workers.base.vocabulary import (
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words
 
-__all__ = ["Orchestration", "OrchestrationAgent", "OrchestrationMessage"]
-
 
 class Orchestration(Table, table=True):
     """One task for a tree of agents. Its row is locked by every transaction that routes messages in the tree."""

@@ -9,8 +9,6 @@ from sqlmodel import Field
 from .base import Table
 from .columns import count, fk, json, pk, string, time
 
-__all__ = ["WorkOrderPolicy", "WorkOrderSecret"]
-
 
 class WorkOrderPolicy(Table, table=True):
     """One version of a tenant's policy of work orders. Immutable; the one with the greatest number applies."""

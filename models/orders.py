@@ -11,8 +11,6 @@ from nova_workers.base.vocabulary import OrderState, RoleKind, TrailAudience, Wo
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time
 
-__all__ = ["WorkOrder", "WorkOrderKey", "WorkOrderPart", "WorkOrderTrail"]
-
 
 def _sealed(comment: str) -> Any:
     return Field(default=None, sa_column=Column(LargeBinary, nullable=True, comment=comment))

@@ -9,8 +9,6 @@ from nova_workers.base.vocabulary import JudgementStatus, TaskCategory
 from .base import Table
 from .columns import count, fk, json, money, number, one_of, string, time
 
-__all__ = ["ModelJudgement", "ModelRanking"]
-
 
 class ModelRanking(Table, table=True):
     """How a model did in a kind of work, in agents of a tenant's orchestrations. Recomputed daily from their runs."""

@@ -26,8 +26,6 @@ from nova_workers.base.vocabulary import (
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 
-__all__ = ["IdempotencyKey", "Run", "RunAttempt", "RunWait", "Switch", "WorkerSession"]
-
 
 class Run(Table, table=True):
     """One run. See docs/run-protocol.md for every transition."""

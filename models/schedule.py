@@ -11,8 +11,6 @@ from nova_workers.base.vocabulary import CatchUp, FiringOutcome, Overlap, Trigge
 from .base import Table
 from .columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time
 
-__all__ = ["Trigger", "TriggerFiring"]
-
 
 class Trigger(Table, table=True):
     """A schedule by which an agent is started with a prompt."""

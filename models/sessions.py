@@ -8,8 +8,6 @@ from sqlalchemy import Index
 from .base import Table
 from .columns import fk, id_ref, json, pk, string, time
 
-__all__ = ["EngineSession"]
-
 
 class EngineSession(Table, table=True):
     """What one turn added to the transcript of an SDK that keeps its own."""

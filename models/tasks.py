@@ -10,8 +10,6 @@ from nova_workers.base.vocabulary import ResourceKind, TaskStatus
 from .base import Table
 from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 
-__all__ = ["Task", "TaskChange", "TaskResource", "TaskStep"]
-
 _TASK = (["tenant_id", "task_id"], ["tasks.tenant_id", "tasks.id"])
 
 

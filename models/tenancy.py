@@ -10,8 +10,6 @@ from sqlmodel import Field
 from .base import Table
 from .columns import big, count, fk, id_ref, json, money, pk, string, time, words
 
-__all__ = ["ApiKey", "Lease", "SignIn", "Tenant"]
-
 
 class Tenant(Table, table=True):
     """An isolated customer of the fleet. Every other row belongs to one."""

@@ -11,8 +11,6 @@ from nova_workers.base.vocabulary import HeadMove
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 
-__all__ = ["Thread", "ThreadHead", "ThreadState"]
-
 
 class Thread(Table, table=True):
     """One conversation owned by one agent."""

@@ -11,8 +11,6 @@ from nova_workers.base.vocabulary import MessageKind, StopReason, ToolCallStatus
 from .base import Table
 from .columns import big, count, fk, id_ref, json, money, one_of, pk, string, time
 
-__all__ = ["Compaction", "Message", "ToolCall", "Turn", "Usage"]
-
 
 class Turn(Table, table=True):
     """One executed run, child of the turn before it. Immutable once it is not running or waiting."""

@@ -7,8 +7,6 @@ from sqlalchemy import Index
 from .base import Table
 from .columns import boolean, fk, id_ref, string, time
 
-__all__ = ["UpkeepCursor"]
-
 
 class UpkeepCursor(Table, table=True):
     """Progress of a background pass over a tenant's rows. A worker leases it by moving its due time."""

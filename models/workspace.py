@@ -9,8 +9,6 @@ from sqlmodel import Field
 from .base import Table
 from .columns import big, boolean, fk, id_ref, json, pk, string, time
 
-__all__ = ["Note", "Secret", "SentFile", "Skill", "SkillFile"]
-
 
 def _bytes() -> Any:
     return Field(sa_column=Column(LargeBinary, nullable=False))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["REQUIREMENTS", "proves"]
-
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 REQUIREMENTS: Final[dict[str, str]] = {

@@ -7,8 +7,6 @@ import pytest
 from tests.support.data.claims import proofs
 from tests.support.data.threat_model import walls
 
-__all__ = ["hostile_tests"]
-
 
 def hostile_tests() -> list[str]:
     """Return the tests that prove the walls, as pytest names them."""

@@ -17,8 +17,6 @@ from nova_workers.contracts.http.archive import MEDIA_TYPE
 from ..boundary import until_gone
 from ..errors import TooManyArchives
 
-__all__ = ["ArchivePermits", "ArchiveResponse", "received"]
-
 _log = structlog.get_logger(__name__)
 
 _PIECE_BYTES = 65_536

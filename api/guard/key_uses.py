@@ -11,8 +11,6 @@ from nova_workers.domain.keys.sql.keys import KeyUse, note_uses
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import all_tenants
 
-__all__ = ["KeyUses"]
-
 _EVERY_S = 60.0
 """People ask whether a key is still in use, which needs no seconds. A crash loses the uses of this time."""
 _LAST_S = 2.0

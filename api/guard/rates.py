@@ -19,8 +19,6 @@ from nova_workers.base.config.sections import ApiSettings
 
 from ..errors import RateLimited, TooManyFailedKeys
 
-__all__ = ["RequestRates"]
-
 _BURST_S: Final = 10
 """A client may use the rate of so many seconds at once."""
 _MAX_CLIENTS: Final = 20_000

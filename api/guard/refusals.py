@@ -22,8 +22,6 @@ from nova_workers.ledger.visibility import all_tenants
 from ..auth import Caller, caller_of
 from ..errors import problem_response
 
-__all__ = ["Refusals", "install_refusals"]
-
 _WINDOW_S = 60.0
 _MOST = 60
 """Different requests of a key that are recorded one by one within a window; the rest of them are counted together."""

@@ -18,8 +18,6 @@ from .key_uses import KeyUses
 from .rates import RequestRates
 from .sign_ins import SignIns
 
-__all__ = ["RequestGuard"]
-
 _GUARDED = "/v1/"
 _MAX_KEY_CHARS = 256
 _NO_TENANT = ""

@@ -12,8 +12,6 @@ from nova_workers.ledger.database import Database
 from ..auth import Caller
 from ..boundary import header_of
 
-__all__ = ["SignIns"]
-
 _HEADER = b"nova-session"
 _MAX_ID_CHARS = 64
 _MAX_SESSIONS = 10_000

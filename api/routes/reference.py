@@ -8,8 +8,6 @@ from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-__all__ = ["routes"]
-
 _POLICY: Final = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

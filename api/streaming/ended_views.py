@@ -7,8 +7,6 @@ from nova_workers.contracts.http.wire import RunView, UsageView
 from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
-__all__ = ["ended_view"]
-
 
 def ended_view(before: RunView, final: LiveEvent | None) -> RunView | None:
     """Return a run as the ledger has it at its end. None if that must be read.

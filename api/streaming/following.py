@@ -31,8 +31,6 @@ from ..errors import CursorFromTheFuture
 from .run_delivery import SLICE_EVENTS, Follower, RunDelivery
 from .run_watch import RunWatch, Wake
 
-__all__ = ["Ending", "ExpectedEnd", "RunFollower", "Target", "Waited", "until_first"]
-
 _log = structlog.get_logger(__name__)
 
 Ending = Literal["over", "gone", "closing"]

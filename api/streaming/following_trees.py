@@ -22,8 +22,6 @@ from .following import Ending, Waited, until_first
 from .run_watch import RunWatch
 from .tree_delivery import LOOK_EVERY_S, RETRY_S, ItemSink, TreeDelivery, TreeLedger, TreeTarget
 
-__all__ = ["TreeFollower"]
-
 _log = structlog.get_logger(__name__)
 
 _START = TreeCursor()

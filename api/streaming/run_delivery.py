@@ -11,8 +11,6 @@ from nova_workers.domain.streams.rules.hub import Feed
 from nova_workers.domain.streams.rules.replay import fill_gap, replay, replay_hold, replay_waits
 from nova_workers.domain.streams.rules.wire import Batch, LiveEvent, is_final
 
-__all__ = ["SLICE_EVENTS", "Follower", "RunDelivery"]
-
 SLICE_EVENTS = 500
 """Most events that are sent at once. Other streams of the process continue between two slices, also if the client is so
 fast that `Follower.on_events` never waits."""

@@ -17,8 +17,6 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.domain.runs.sql.reads import SuspendedRun, find_ended, find_waiting
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["RunWatch", "Wake"]
-
 _log = structlog.get_logger(__name__)
 
 Wake = Literal["over", "closing"]

@@ -27,8 +27,6 @@ from .following_trees import TreeFollower
 from .stream_permits import StreamPermit
 from .tree_delivery import TreeTarget
 
-__all__ = ["RunEventStream", "TreeEventStream"]
-
 _log = structlog.get_logger(__name__)
 
 _HEARTBEAT = b": heartbeat\n\n"

@@ -15,8 +15,6 @@ from nova_workers.base.keys import open_streams
 
 from ..errors import TooManyStreams
 
-__all__ = ["StreamPermit", "StreamPermits"]
-
 _log = structlog.get_logger(__name__)
 
 _LIFE_S = 120

@@ -16,8 +16,6 @@ from nova_workers.domain.orchestrations.sql.trees import TreeHead, tree_head
 from nova_workers.domain.streams.rules.trees import TreeFeed, TreeItem
 from nova_workers.ledger.database import Database
 
-__all__ = ["LOOK_EVERY_S", "RETRY_S", "ItemSink", "TreeDelivery", "TreeLedger", "TreeTarget"]
-
 _log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S = 5.0

@@ -13,8 +13,6 @@ from ..boundary import until_gone
 from .following import Waited, until_first
 from .run_watch import RunWatch
 
-__all__ = ["OrderFollower"]
-
 
 class OrderFollower:
     """Waits for orders. One object per process."""

@@ -13,8 +13,6 @@ from typing import Any
 
 import httpx2
 
-__all__ = ["main", "pinned"]
-
 _LOCK = Path(__file__).resolve().parents[2] / "requirements.txt"
 _PINNED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)", re.MULTILINE)
 _DATABASE = "https://api.osv.dev"

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["main", "problems_of"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 _SINCE = "5259c1d"
 _MAX_SUBJECT_CHARS = 72

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["main", "names_of"]
-
 _LOCK = Path(__file__).resolve().parents[2] / "requirements.txt"
 _NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 

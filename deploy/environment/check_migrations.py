@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["main", "problems_of"]
-
 _VERSIONS = Path(__file__).resolve().parents[2] / "models" / "migrations" / "versions"
 _REVISION = re.compile(r'^revision = "(\d+)"$', re.MULTILINE)
 _DOWN = re.compile(r'^down_revision = (?:"(\d+)"|None)$', re.MULTILINE)

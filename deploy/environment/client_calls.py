@@ -1,7 +1,6 @@
 """The async calls of the client, written from their template and the operations of the OpenAPI document."""
 
 import inspect
-import json
 import pkgutil
 import re
 import tomllib
@@ -156,10 +155,7 @@ def _module(module: Mapping[str, Any], operations: Mapping[str, _Operation]) -> 
         start = "def __init__(self, transport: Transport) -> None:\n    self._transport = transport\n"
         body = "\n".join([_docstring(of_class["doc"]), start, *methods])
         classes.append(f"class {name}:\n{_indented(body)}")
-    names = [name for name, of_class in module.items() if isinstance(of_class, dict)]
-    return "\n".join(
-        [_docstring(module["doc"]), _ALWAYS, *sorted(imports.lines), f"__all__ = {json.dumps(names)}", *classes]
-    )
+    return "\n".join([_docstring(module["doc"]), _ALWAYS, *sorted(imports.lines), *classes])
 
 
 _ALWAYS = """

@@ -25,8 +25,6 @@ from typing import Any
 
 from install import ROOT, run, uv, uv_environment
 
-__all__ = ["main", "statement", "with_hashes"]
-
 DIST = ROOT / "dist"
 BOM, PROVENANCE, SUMS = "nova-workers.cdx.json", "provenance.json", "SHA256SUMS"
 _LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==.*\n((?: +--hash=.*\n?)+)", re.MULTILINE)

@@ -7,8 +7,6 @@ from typing import Any
 from api.app import build_app
 from nova_workers.base.config.settings import Settings
 
-__all__ = ["pages"]
-
 _Schema = Mapping[str, Any]
 
 _FOLDER = "reference/http"

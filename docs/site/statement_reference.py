@@ -18,8 +18,6 @@ if __name__ == "__main__":
 
 from models import metadata  # noqa: E402 - found by the line above
 
-__all__ = ["Statement", "page", "statements"]
-
 _ROOMS = ("nova_workers", "api", "beat")
 _HOMES = "nova_workers.domain."
 _HEAD = """\

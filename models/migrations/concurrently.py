@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 import sqlalchemy as sa
 from alembic import op
 
-__all__ = ["create_index", "replace_index"]
-
 _INVALID = sa.text("SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(:name) AND NOT indisvalid)")
 
 

@@ -21,17 +21,6 @@ from ..base import Table, metadata
 from ..columns import big, count, id_ref, pk, string, time, words
 from .audit_chain import chain_functions, make_audit_role, own_audit, restrict_audit
 
-__all__ = [
-    "AUDITED",
-    "RECORD_AUDIT",
-    "AuditEvent",
-    "AuditRule",
-    "audit",
-    "audit_answers",
-    "deliver_audit",
-    "record_acts",
-]
-
 
 class AuditEvent(Table, table=True):
     """What a key, an agent or a command did: who, what, which thing, from where. Sealed once, and never changed."""

@@ -19,8 +19,6 @@ from ..base import Table
 from ..columns import big, pk, time
 from .row_security import FLEET_ROLE, TENANT_ROLE
 
-__all__ = ["AUDIT_ROLE", "AuditChain", "chain_functions", "make_audit_role", "own_audit", "restrict_audit"]
-
 AUDIT_ROLE: Final = "nova_audit"
 """Owns the audit log; no process works in it."""
 

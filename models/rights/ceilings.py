@@ -8,8 +8,6 @@ from sqlalchemy import Connection, MetaData, event
 from ..base import metadata
 from .row_security import TENANT_ROLE
 
-__all__ = ["keep_ceilings", "release_ceilings"]
-
 _FUNCTION = """
 CREATE OR REPLACE FUNCTION keep_ceilings() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp

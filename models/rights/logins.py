@@ -12,8 +12,6 @@ import asyncpg
 
 from .row_security import FLEET_ROLE, TENANT_ROLE
 
-__all__ = ["ensure_login", "scram_verifier"]
-
 _ITERATIONS = 4_096
 """Postgres' own number."""
 

@@ -9,8 +9,6 @@ import asyncpg
 from .audit_chain import make_audit_role
 from .row_security import DEFAULT_RIGHTS, make_roles
 
-__all__ = ["create_database", "drop_database", "finish_schema", "prepare_server"]
-
 _RECORD = "INSERT INTO alembic_version (version_num) VALUES ($1)"
 
 

@@ -15,8 +15,6 @@ from sqlalchemy import Connection, MetaData, event, text
 
 from ..base import metadata
 
-__all__ = ["COMMON_WORDS", "DEFAULT_RIGHTS", "FLEET_ROLE", "TENANT_ROLE", "make_roles", "protect"]
-
 FLEET_ROLE = "nova_fleet"
 TENANT_ROLE = "nova_tenant"
 

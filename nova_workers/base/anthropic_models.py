@@ -5,8 +5,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["sdk_model_ids"]
-
 
 @cache
 def sdk_model_ids() -> tuple[str, ...] | None:

@@ -19,8 +19,6 @@ from typing import Final
 
 from nova_workers.base import child_supervisor
 
-__all__ = ["Bounds", "ChildResult", "end_supervised", "run_child", "supervised"]
-
 _SUPERVISED: Final = sys.platform == "linux"
 _CHUNK_BYTES = 65_536
 _REAP_S = 2.0

@@ -5,8 +5,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = ["Cipher", "NotAuthentic"]
-
 _FORMAT: Final = b"\x01"
 """The first byte of a ciphertext: the nonce, then the encrypted content with its tag, follow."""
 _NONCE_BYTES: Final = 12

@@ -4,8 +4,6 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock", "spell_duration"]
-
 _UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
 """Seconds and name of each unit, and those of the one below it."""
 

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["Confinement", "PrivateFiles"]
-
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROCESSES = "/proc"
 """Where a process could read the environment and the memory of the worker."""

@@ -12,8 +12,6 @@ import structlog
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.program import importing_late
 
-__all__ = ["Deferred"]
-
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")

@@ -44,51 +44,6 @@ from typing import Literal, TypeVar
 
 from nova_workers.base.vocabulary import BudgetKind, OutageReason
 
-__all__ = [
-    "AgentRenamed",
-    "AgentSpawnError",
-    "AgentTimeoutError",
-    "ConfigurationError",
-    "Conflict",
-    "DeadlockDetectedError",
-    "DeliveryFailed",
-    "EngineErrorKind",
-    "EngineFailure",
-    "ExpertNotFoundError",
-    "Forbidden",
-    "Gone",
-    "IdempotencyMismatch",
-    "IllegalTransition",
-    "InvalidInput",
-    "LimitExceeded",
-    "MaxDepthExceededError",
-    "MessageRoutingError",
-    "ModelNotAvailableError",
-    "NewerValue",
-    "NotFound",
-    "NovaError",
-    "OrchestrationError",
-    "Outage",
-    "OutboundFailed",
-    "OutcomeUnknown",
-    "ProviderNotAvailableError",
-    "Rejected",
-    "RunLost",
-    "ThreadBusy",
-    "TooManyRequests",
-    "ToolCallTimeoutError",
-    "ToolFailure",
-    "Unauthenticated",
-    "Unavailable",
-    "Unstorable",
-    "VersionMismatch",
-    "deleted",
-    "existing",
-    "in_one_line",
-    "missing",
-    "too_many",
-]
-
 T = TypeVar("T")
 
 EngineErrorKind = Literal[

@@ -13,8 +13,6 @@ from itertools import pairwise
 from threading import Lock
 from typing import Final, Literal
 
-__all__ = ["IdKind", "id_at", "new_id", "new_ulid"]
-
 _DIGITS: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Base 32 of ULIDs: 10 digits of milliseconds since 1970, then 16 random ones, 80 bits."""
 _PAIRS: Final = tuple(first + second for first in _DIGITS for second in _DIGITS)

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import jsonschema_rs
 
-__all__ = ["LINEAR", "STEPPED", "ReferencingError", "ValidationError", "compiled", "find_problems"]
-
 ValidationError = jsonschema_rs.ValidationError
 ReferencingError = jsonschema_rs.ReferencingError
 

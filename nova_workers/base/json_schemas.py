@@ -26,8 +26,6 @@ import orjson
 
 from nova_workers.base.child_process import Bounds, run_child
 
-__all__ = ["InvalidSchema", "JsonSchema", "SchemaProblem", "json_in"]
-
 _MAX_SCHEMA_BYTES: Final = 200_000
 _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 10_000

@@ -9,36 +9,6 @@ All names start with ``nova:`` so that one Redis database can be watched, and wi
 
 from typing import Final
 
-__all__ = [
-    "AWAY_SERVERS_TTL_S",
-    "BEAT_TTL_S",
-    "BROKER_KEY_PREFIX",
-    "CONTROL_CHANNEL",
-    "EVENTS_MAX_ENTRIES",
-    "EVENTS_TTL_S",
-    "PROVIDERS_TTL_S",
-    "WORKER_TTL_S",
-    "away_servers",
-    "beat_tick",
-    "broker_queue",
-    "model_breaker",
-    "model_failures",
-    "model_rate_limits",
-    "model_rests",
-    "open_streams",
-    "orchestration_channel",
-    "orchestration_events",
-    "order_channel",
-    "profile_cooldown",
-    "provider_reports",
-    "run_channel",
-    "run_events",
-    "thread_lock",
-    "thread_recheck",
-    "worker_presence",
-    "workers_index",
-]
-
 BROKER_KEY_PREFIX: Final = "nova:"
 """``global_keyprefix`` of Celery's transport."""
 

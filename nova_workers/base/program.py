@@ -13,21 +13,6 @@ from importlib.util import find_spec
 from types import FrameType
 from typing import Any, TextIO
 
-__all__ = [
-    "EXIT_INTERRUPTED",
-    "OutputFailed",
-    "collect_as_usual",
-    "collect_seldom",
-    "exclude_from_collections",
-    "exit_on_failed_output",
-    "guard_streams",
-    "import_sparingly",
-    "importing_late",
-    "leave_on_interrupt",
-    "raise_on_interrupt",
-    "run_program",
-]
-
 EXIT_INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
 

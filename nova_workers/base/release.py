@@ -11,8 +11,6 @@ from types import ModuleType
 
 import nova_workers
 
-__all__ = ["DISTRIBUTION", "part", "part_name", "release"]
-
 DISTRIBUTION = "nova-workers"
 
 _PACKAGE = Path(nova_workers.__file__).parent

@@ -5,8 +5,6 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-__all__ = ["TCP_OPTIONS"]
-
 TCP_OPTIONS: Final = {
     getattr(socket, name): value
     for name, value in {

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["stop_tasks"]
-
 _CANCEL_AGAIN_S = 0.05
 
 

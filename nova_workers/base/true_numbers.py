@@ -7,8 +7,6 @@ from typing import Any, cast
 from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-__all__ = ["TrueNumbers"]
-
 _NUMBERS = frozenset({"int", "float"})
 _INSIDE = frozenset({"schema", "fields", "choices", "items_schema", "keys_schema", "values_schema", "extras_schema"})
 """Parts of a schema that hold the schemas of values. A default, or how a value is written, is none."""

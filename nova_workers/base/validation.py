@@ -7,8 +7,6 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-__all__ = ["ACCEPTED_FORMS", "known_fields", "place_of", "problem_of"]
-
 ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"\S": "give some text that is not blank",
     r"^https?://": "begin with http:// or https://",

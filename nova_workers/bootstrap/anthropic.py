@@ -16,8 +16,6 @@ from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic_probe import AnthropicProbe, Profile
 
-__all__ = ["anthropic_engine", "profiles_of"]
-
 _log = structlog.get_logger(__name__)
 
 _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")

@@ -60,8 +60,6 @@ from nova_workers.domain.webhooks.rules.service import Webhooks
 from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 
-__all__ = ["ApiServices", "build_api"]
-
 _DRAIN_EVENTS_S = 2.0
 
 

@@ -14,8 +14,6 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker.redis_connections import connect
 from nova_workers.ledger.database import Access, PostgresDatabase
 
-__all__ = ["Background", "connect_database", "connect_redis", "connect_session"]
-
 ConnectionName = Literal["nova-api", "nova-worker"]
 """Of a process's connections, as Postgres (`pg_stat_activity`) and Redis (`CLIENT LIST`) show them."""
 

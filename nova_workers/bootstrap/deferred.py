@@ -31,8 +31,6 @@ from nova_workers.contracts.engine import (
 from nova_workers.domain.capabilities.rules.seam import DeclaredServer
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 
-__all__ = ["DeferredEngine", "DeferredToolServer", "Probe"]
-
 Probe = Callable[[float], Awaitable[str | None]]
 """Returns why an engine of one provider cannot be used, None if it can; its argument is the longest wait in seconds."""
 

@@ -16,8 +16,6 @@ from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_routes", "build_sender"]
-
 _ANSWER_BYTES = 16_384
 """Bytes of a response that are read; only its status is used."""
 

@@ -11,8 +11,6 @@ from nova_workers.domain.effects.rules.provider import EmbeddingProvider
 from nova_workers.domain.effects.rules.title import TitleEffect
 from nova_workers.ledger.work import Work
 
-__all__ = ["declare_effects"]
-
 _SERVER_CALLS = 4
 """Concurrent requests to an embedding server: enough to hide its latency without loading it."""
 

@@ -13,8 +13,6 @@ from nova_workers.base.config import Settings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.engines.commands import ShellSettings
 
-__all__ = ["EngineParts"]
-
 T = TypeVar("T")
 
 

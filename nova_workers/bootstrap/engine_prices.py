@@ -10,8 +10,6 @@ from nova_workers.contracts.usage import TokenPrice
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.prices import PriceList
 
-__all__ = ["EnginePrices"]
-
 _FREE = TokenPrice(0.0, 0.0)
 
 

@@ -22,8 +22,6 @@ from nova_workers.engines.commands import ShellSettings
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.programs.vendor import why_not_usable
 
-__all__ = ["build_engines"]
-
 _MODULES = "nova_workers.bootstrap.on_demand"
 
 

@@ -36,8 +36,6 @@ from nova_workers.domain.threads.rules.lease import LeaseKeeper
 from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_capabilities", "build_executor"]
-
 
 def build_capabilities(
     settings: Settings,

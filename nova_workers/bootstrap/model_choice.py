@@ -16,8 +16,6 @@ from nova_workers.domain.orchestrations.rules.models.discovery import ModelDisco
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.ledger.database import Database
 
-__all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_chooser"]
-
 
 def build_configs(database: Database, settings: Settings) -> OrchestrationConfigs:
     """Return the service of configurations of orchestrations."""

@@ -13,8 +13,6 @@ from nova_workers.bootstrap.pricing import model_price
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import listed_provider
 
-__all__ = ["openai_catalog"]
-
 _DEFAULT = "openai"
 _URL = "https://api.openai.com/v1"
 

@@ -15,8 +15,6 @@ from nova_workers.domain.orchestrations.rules.views import AgentViews
 from nova_workers.domain.orchestrations.tools.capability import OrchestrationCapability
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_orchestrator", "build_starter"]
-
 
 def build_orchestrator(
     calls: CallTransactions,

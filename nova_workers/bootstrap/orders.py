@@ -16,8 +16,6 @@ from nova_workers.domain.orders.rules.tick import OrderTicker
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_order_ticker", "with_order_engine"]
-
 
 def with_order_engine(engines: Mapping[str, Engine], settings: Settings, work: Work) -> dict[str, Engine]:
     """Return the engines with the one that executes the parts of work orders, which calls the others."""

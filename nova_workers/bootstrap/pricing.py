@@ -3,8 +3,6 @@
 from nova_workers.base.config.models import ModelPriceSetting
 from nova_workers.engines.prices import ModelPrice
 
-__all__ = ["model_price"]
-
 
 def model_price(price: ModelPriceSetting) -> ModelPrice:
     """Return the price of a model; what the operator leaves out follows from the price of input."""

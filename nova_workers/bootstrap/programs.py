@@ -15,8 +15,6 @@ from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor
 
-__all__ = ["PROGRAMS", "program_models", "program_settings"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Program:

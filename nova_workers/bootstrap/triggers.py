@@ -11,8 +11,6 @@ from nova_workers.domain.triggers.rules.gates import Gates
 from nova_workers.domain.triggers.rules.orchestrating import TreePlanner
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_trigger_ticker"]
-
 
 def build_trigger_ticker(work: Work, settings: Settings, metrics: Metrics, *, planner: TreePlanner) -> TriggerTicker:
     """Build the ticker that fires triggers. Gates may reach only what agents' tools may fetch."""

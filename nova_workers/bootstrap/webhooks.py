@@ -7,8 +7,6 @@ from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.domain.webhooks.rules.service import Webhooks
 from nova_workers.ledger.work import Work
 
-__all__ = ["build_webhooks"]
-
 
 def build_webhooks(work: Work, settings: Settings) -> Webhooks:
     """Return the rules of webhooks."""

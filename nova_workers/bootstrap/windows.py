@@ -8,8 +8,6 @@ from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.programs import PROGRAMS, program_models
 from nova_workers.engines.windows import Windows
 
-__all__ = ["EngineWindows", "anthropic_windows"]
-
 
 class EngineWindows:
     """Implements `nova_workers.contracts.ports.ModelWindows` for all engines."""

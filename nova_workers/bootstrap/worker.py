@@ -72,8 +72,6 @@ from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 from nova_workers.shell_sandbox import SandboxKind
 
-__all__ = ["WorkerServices", "build_worker"]
-
 _DRAIN_EVENTS_S = 2.0
 _HOMES = "nova_workers.domain."
 _LATE = frozenset({"genai_prices.data", "genai_prices.decompose", "httpcore2"})

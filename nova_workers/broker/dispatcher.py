@@ -21,8 +21,6 @@ from nova_workers.broker.pending import PendingRings, Piece, Ring
 from nova_workers.broker.task_names import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 from nova_workers.contracts.runs import Doorbell
 
-__all__ = ["BrokerDispatcher"]
-
 _log = structlog.get_logger(__name__)
 
 _FEW: Final = 50

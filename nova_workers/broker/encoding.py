@@ -16,8 +16,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["DoorbellEncoder"]
-
 _NO_FOLLOWING_TASKS: Final = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 

@@ -14,8 +14,6 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-__all__ = ["CommandForm", "CommandHeaders", "DoorbellBody", "DoorbellHeaders", "first_error", "unreadable"]
-
 _MAX_BYTES = 4 * 1024 * 1024
 """A doorbell has 1.2 KB; the reply of a worker with 500 busy slots to an inspection about 700 KB."""
 

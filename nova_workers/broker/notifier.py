@@ -8,8 +8,6 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-__all__ = ["Notifier"]
-
 _log = structlog.get_logger(__name__)
 
 _WAIT_S = 0.25

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from nova_workers.contracts.runs import Doorbell
 
-__all__ = ["PendingRings", "Piece", "Ring"]
-
 _MOST_SINGLE: Final = 2_000
 _MOST_LISTED: Final = 20_000
 """The most messages of a list that are read. More are left to the reconciler."""

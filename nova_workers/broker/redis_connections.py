@@ -28,8 +28,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from nova_workers.base.sockets import TCP_OPTIONS
 
-__all__ = ["REPLY_PARSER", "ServerNotReady", "connect", "open_connections"]
-
 _CONNECTIONS = 32
 _WAIT_S = 5.0
 """The time to wait for a free connection of the pool."""

@@ -2,22 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "TASK_BACKFILL",
-    "TASK_DELIVER",
-    "TASK_FIRE_TRIGGERS",
-    "TASK_PROBE_PROVIDERS",
-    "TASK_RANK_MODELS",
-    "TASK_RECONCILE",
-    "TASK_RETENTION",
-    "TASK_RUN_AGENT",
-    "TASK_RUN_EFFECTS",
-    "TASK_SEAL_AUDIT",
-    "TASK_SWEEP_ORCHESTRATIONS",
-    "TASK_UPKEEP",
-    "TASK_WORK_TASKS",
-]
-
 TASK_RUN_AGENT: Final = "nova.run_agent"
 TASK_RUN_EFFECTS: Final = "nova.run_effects"
 TASK_DELIVER: Final = "nova.deliver"

@@ -26,8 +26,6 @@ from nova_workers.base.observability.foreign import ForeignMessages, Source
 from nova_workers.broker.messages import unreadable
 from nova_workers.broker.redis_connections import REPLY_PARSER
 
-__all__ = ["Channel", "Transport", "use_kept_clients"]
-
 _EMPTY: Final = b""
 """Kombu ignores a notification without content."""
 _POP: Final = "BLMPOP"

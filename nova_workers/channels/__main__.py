@@ -5,8 +5,6 @@ import sys
 
 from nova_workers.base.program import guard_streams, leave_on_interrupt
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Load the channel, run it and return the exit code."""

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Collection
 
-__all__ = ["ANYONE", "AllowList"]
-
 ANYONE = "*"
 _REFUSED_AGAIN_S = 3_600.0
 _MAX_STRANGERS = 1_000

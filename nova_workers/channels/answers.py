@@ -10,8 +10,6 @@ from nova_workers.base.validation import place_of, problem_of
 from nova_workers.channels.port import Update
 from nova_workers.contracts.waits import AskUser, RunAnswer, WaitView
 
-__all__ = ["Question", "answer_to"]
-
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "deny", "denied"})
 

@@ -7,8 +7,6 @@ from nova_workers.channels.replies import HELP, notice
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import BulkCancel
 
-__all__ = ["Commands"]
-
 _MAX_AGENTS = 50
 
 

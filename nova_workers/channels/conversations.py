@@ -29,8 +29,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadPatch, ThreadView
 from nova_workers.contracts.waits import ANSWERABLE, WaitView
 
-__all__ = ["Conversations"]
-
 _ANSWERS = "channel_answers"
 """Key of the thread's metadata: run, wait and kind that an update answers, by the update's id."""
 _KEPT_ANSWERS = 20

@@ -11,8 +11,6 @@ from nova_workers.channels.port import File, InboundChannel, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 
-__all__ = ["Deliverer"]
-
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")

@@ -27,8 +27,6 @@ from nova_workers.contracts.events import (
 )
 from nova_workers.contracts.waits import ANSWERABLE
 
-__all__ = ["RunFollower"]
-
 _PARTIAL_EVERY_S = 1.0
 _MAX_TOOLS = 200
 

@@ -14,8 +14,6 @@ from nova_workers.channels.replies import question_reply, text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.deliveries import DeliveryView
 
-__all__ = ["Home", "InboxFeed"]
-
 _log = structlog.get_logger(__name__)
 
 _LATE = timedelta(minutes=2)

@@ -21,8 +21,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 
-__all__ = ["InboxMark", "Journal", "OpenUpdate"]
-
 _log = structlog.get_logger(__name__)
 
 _KEPT_UPDATES = 500

@@ -20,8 +20,6 @@ from nova_workers.base.validation import place_of, problem_of
 from nova_workers.channels.port import Origin, Reply, Update
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["PipeChannel"]
-
 _MAX_LINE_BYTES = 16 << 20
 _MAX_WAITING = 100
 _CHUNK_BYTES = 1 << 16

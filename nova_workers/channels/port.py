@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from nova_workers.contracts.content import ContentBlock, text_block
 
-__all__ = ["Attachment", "Command", "File", "InboundChannel", "Origin", "Reply", "ReplyType", "ToolLine", "Update"]
-
 _Id = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 ReplyType = Literal[

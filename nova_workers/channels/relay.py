@@ -37,8 +37,6 @@ from nova_workers.channels.replies import text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 
-__all__ = ["Relay"]
-
 _log = structlog.get_logger(__name__)
 
 _PATIENCE = Retry(attempts=10, base_s=0.5, max_s=30.0)

@@ -4,8 +4,6 @@ from nova_workers.channels.port import Command, Origin, Reply, ReplyType
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.waits import AskApproval, AskUser, WaitView
 
-__all__ = ["HELP", "closed_reply", "end_reply", "notice", "question_reply", "text_reply"]
-
 HELP = (
     "Write a message, and the agent answers. /new begins a new conversation, /agents shows the agents, "
     "/stop ends what runs."

@@ -18,8 +18,6 @@ from nova_workers.channels.pipe import PipeChannel
 from nova_workers.channels.relay import Relay
 from nova_workers.client.client import NovaClient
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Read the arguments and NOVA_API_URL and NOVA_API_KEY, which `nova channels` sets, and serve the channel."""

@@ -2,8 +2,6 @@
 
 from nova_workers.base.program import run_program
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Load the command line and run it."""

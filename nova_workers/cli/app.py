@@ -15,8 +15,6 @@ from nova_workers.base.errors import NovaError
 from nova_workers.base.program import exit_on_failed_output, raise_on_interrupt
 from nova_workers.cli.extras import require_extra
 
-__all__ = ["COMMANDS", "EXIT_UNKNOWN", "Lazy", "main"]
-
 EXIT_FAILED = 1
 EXIT_UNKNOWN = 3
 """What was requested may have been done: a script that repeats it may do it twice."""

@@ -17,8 +17,6 @@ from nova_workers.cli.target import Target, find_target
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
 
-__all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "changes", "given", "open_session", "remote"]
-
 ApiUrlOption = Annotated[
     str | None,
     typer.Option("--api-url", envvar="NOVA_API_URL", show_envvar=True, help="The API. Default: what `nova up` runs."),

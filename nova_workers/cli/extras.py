@@ -4,8 +4,6 @@ from importlib.util import find_spec
 
 from nova_workers.base.errors import ConfigurationError
 
-__all__ = ["EXTRA_MODULES", "require_extra"]
-
 EXTRA_MODULES = {
     "fleet": "celery",
     # `nova up` reports missing embedded servers itself: it needs none if both are given by URL.

@@ -19,8 +19,6 @@ from nova_workers.cli.terminal.paging import CursorOption, LimitOption, Rows, sh
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.bodies import Page
 
-__all__ = ["Argument", "Filter", "Listing", "action", "deletion", "end_each", "group", "listing"]
-
 T = TypeVar("T", bound=BaseModel)
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY

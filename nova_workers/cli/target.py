@@ -11,8 +11,6 @@ from pydantic import SecretStr
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError
 
-__all__ = ["KEY_FILE", "STATE_FILE", "Servers", "Target", "find_servers", "find_target", "read_state"]
-
 STATE_FILE = "nova.json"
 """Under NOVA_HOME: the processes of `nova up` and their addresses."""
 

@@ -8,8 +8,6 @@ import typer
 from nova_workers.base.release import DISTRIBUTION, release
 from nova_workers.cli.terminal.output import JsonOption, Output
 
-__all__ = ["app", "version_of"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _SHOWN = (DISTRIBUTION, "celery", "anthropic", "openai", "mcp", "fastapi", "redis", "asyncpg")

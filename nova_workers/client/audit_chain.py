@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
 
-__all__ = ["CheckedChain", "check_chain"]
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedChain:

@@ -44,8 +44,6 @@ from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyIdentity, SignIn, SignInCreate
 
-__all__ = ["NovaClient"]
-
 
 class _Readiness(BaseModel):
     ready: bool

@@ -2,8 +2,6 @@
 
 from nova_workers.base.ids import new_id
 
-__all__ = ["idempotency", "if_match"]
-
 
 def idempotency(key: str | None) -> dict[str, str]:
     """Return the Idempotency-Key of a request, generated unless it is given."""

@@ -5,8 +5,6 @@ from typing import ParamSpec, TypeVar
 
 from nova_workers.contracts.bodies import Page
 
-__all__ = ["iterate"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

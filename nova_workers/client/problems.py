@@ -26,8 +26,6 @@ from nova_workers.base.errors import (
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.bodies import Problem
 
-__all__ = ["error_of_response", "error_of_transport", "unknown_answer", "with_key"]
-
 _QUOTED_CHARS = 200
 """Most characters of an answer without a problem document that an error message quotes."""
 

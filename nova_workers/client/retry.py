@@ -8,8 +8,6 @@ import httpx2
 from nova_workers.base.errors import OutcomeUnknown, Unavailable
 from nova_workers.client.problems import with_key
 
-__all__ = ["Attempts", "Retry"]
-
 _ATTEMPTS = 3
 _DOUBTFUL_ATTEMPTS = 7
 """The attempts at a request that may have been accepted: about 5 s, to find out."""

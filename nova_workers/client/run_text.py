@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nova_workers.contracts.events import AssistantMessage, Event, Restart, Step, StreamEnd, StreamStart, Token
 
-__all__ = ["RunText"]
-
 
 class RunText:
     """The texts of a run's steps, as far as its events were received.

@@ -18,8 +18,6 @@ from nova_workers.client.connection import Http, chunks_of, sleep
 from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
 from nova_workers.client.retry import Attempts, Retry
 
-__all__ = ["EventSource", "Params", "Transport"]
-
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 

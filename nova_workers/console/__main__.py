@@ -5,8 +5,6 @@ import sys
 from nova_workers.base.errors import NovaError
 from nova_workers.console.server import login_link
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Print the link, on a terminal only, and return the exit code."""

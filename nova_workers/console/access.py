@@ -7,8 +7,6 @@ from nova_workers.base.errors import Forbidden
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 
-__all__ = ["agent_choices", "if_allowed"]
-
 T = TypeVar("T")
 D = TypeVar("D")
 

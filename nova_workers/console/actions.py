@@ -12,8 +12,6 @@ from nova_workers.console.forms import Form, build
 from nova_workers.console.rendering import FlashKind, is_fragment, see_other
 from nova_workers.contracts.waits import RunAnswer
 
-__all__ = ["Done", "act", "answer_run"]
-
 T = TypeVar("T")
 
 

@@ -30,8 +30,6 @@ from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.sign_in_limit import SignInLimit
 from nova_workers.console.state import ConsoleState
 
-__all__ = ["build_console"]
-
 _MAX_BODY_BYTES = 40 * 1024 * 1024
 """The limit of a request with its files. The API's own bounds are usually lower, and its messages say which."""
 

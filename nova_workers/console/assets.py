@@ -7,8 +7,6 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-__all__ = ["Assets"]
-
 _FOLDER = Path(__file__).parent / "static"
 _FOREVER = "public, max-age=31536000, immutable"
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FieldDiff", "Line", "field_diffs"]
-
 _CONTEXT_LINES = 3
 
 LineKind = Literal["same", "added", "removed", "place"]

@@ -11,8 +11,6 @@ from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.http.wire import RunView
 
-__all__ = ["filters"]
-
 NOTHING: Final = Markup('<span class="muted">-</span>')
 """Stands for a value that is missing."""
 

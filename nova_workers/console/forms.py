@@ -11,8 +11,6 @@ from starlette.requests import Request
 from nova_workers.base.errors import InvalidInput, Rejected
 from nova_workers.base.validation import place_of, problem_of
 
-__all__ = ["Form", "build", "changes", "read_form"]
-
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -12,8 +12,6 @@ from nova_workers.base.config import ConsoleSettings
 from nova_workers.base.http_server.connection_table import prove_connection
 from nova_workers.console.sessions import Session, Sessions
 
-__all__ = ["HEADERS", "SESSION_COOKIE", "Guard", "is_own_path", "sign_in_address"]
-
 SESSION_COOKIE = "nova_console"
 
 CONTENT_SECURITY_POLICY = "; ".join(

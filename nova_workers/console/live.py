@@ -18,8 +18,6 @@ from starlette.responses import StreamingResponse
 from nova_workers.base.errors import NovaError
 from nova_workers.base.stopping import stop_tasks
 
-__all__ = ["DONE", "RENEW_S", "Change", "renewals", "resume_id", "stream"]
-
 E = TypeVar("E")
 
 COALESCE_S = 0.03

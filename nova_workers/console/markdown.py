@@ -19,8 +19,6 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-__all__ = ["code_block", "to_html"]
-
 _HIGHLIGHTED_CHARS = 50_000
 """Longer code is shown without colours: they cost about 1 µs a character."""
 _NESTING = 20

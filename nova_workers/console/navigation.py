@@ -9,8 +9,6 @@ from starlette.routing import BaseRoute
 
 from nova_workers.base.errors import NotFound
 
-__all__ = ["GROUPS", "NavEntry", "PageModule", "id_given"]
-
 Group = Literal["Work", "Build", "Account", "Fleet"]
 
 GROUPS: tuple[Group, ...] = ("Work", "Build", "Account", "Fleet")

@@ -8,8 +8,6 @@ from starlette.requests import Request
 
 from nova_workers.contracts.bodies import Page
 
-__all__ = ["PAGE_SIZE", "Pager", "cursor_of", "filter_of", "pager"]
-
 T = TypeVar("T")
 
 PAGE_SIZE = 50

@@ -30,8 +30,6 @@ from nova_workers.console.guard import HEADERS, SESSION_COOKIE, sign_in_address
 from nova_workers.console.rendering import is_fragment, render, see_other
 from nova_workers.console.state import session_of, state_of
 
-__all__ = ["handlers", "refusal"]
-
 _REFUSALS: Mapping[type[NovaError], HTTPStatus] = {
     UnknownHost: HTTPStatus.MISDIRECTED_REQUEST,
     MalformedHttp: HTTPStatus.BAD_REQUEST,

@@ -19,18 +19,6 @@ from nova_workers.console.markdown import code_block, to_html
 from nova_workers.console.navigation import GROUPS, NavEntry
 from nova_workers.console.state import session_of, state_of
 
-__all__ = [
-    "THEMES",
-    "THEME_COOKIE",
-    "FlashKind",
-    "build_templates",
-    "fragment",
-    "is_fragment",
-    "is_secure",
-    "render",
-    "see_other",
-]
-
 THEME_COOKIE = "nova_theme"
 THEMES: Final = ("system", "light", "dark")
 FLASH_COOKIE = "nova_flash"

@@ -14,8 +14,6 @@ from nova_workers.console.app import build_console
 from nova_workers.console.sessions import LoginLinks, read_secret
 from nova_workers.console.state import ConsoleState
 
-__all__ = ["HOW_TO_SIGN_IN", "LOGIN_FILE", "create_console", "login_link"]
-
 LOGIN_FILE = "console.login"
 """Under NOVA_HOME: the one-time login of the process that started last."""
 

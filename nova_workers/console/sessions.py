@@ -20,8 +20,6 @@ from nova_workers.base.clock import Clock
 from nova_workers.base.config import ConsoleSettings
 from nova_workers.base.errors import ConfigurationError
 
-__all__ = ["LOGIN_LINK_S", "SECRET_FILE", "LoginLinks", "Session", "Sessions", "read_secret"]
-
 SECRET_FILE = "console.key"  # noqa: S105 - the name of a file
 """Under NOVA_HOME: the secret, if the settings have none."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from nova_workers.base.clock import Clock
 from nova_workers.base.errors import TooManyRequests, Unauthenticated
 
-__all__ = ["SignInLimit"]
-
 _WINDOW_S: Final = 60.0
 _MAX_ADDRESSES: Final = 10_000
 """The addresses that were not seen for longest are forgotten: memory is constant."""

@@ -15,8 +15,6 @@ from nova_workers.console.navigation import NavEntry
 from nova_workers.console.sessions import LoginLinks, Session, Sessions
 from nova_workers.console.sign_in_limit import SignInLimit
 
-__all__ = ["ConsoleState", "client_of", "client_with", "session_of", "state_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConsoleState:

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-__all__ = ["AbortReason", "AbortSignal"]
-
 AbortReason = Literal["cancel", "interrupt", "drain", "lost", "timeout"]
 
 

@@ -20,26 +20,6 @@ from nova_workers.contracts.authors.rights import (
 )
 from nova_workers.contracts.skills import SkillNames
 
-__all__ = [
-    "AGENT_ID_PATTERN",
-    "MAX_RESPONSIBILITIES",
-    "TRUST_ORDER",
-    "AgentId",
-    "AgentSpec",
-    "ApprovalRule",
-    "CapabilityGrant",
-    "Ceilings",
-    "CommandPattern",
-    "Egress",
-    "Enclosure",
-    "Permissions",
-    "PoolName",
-    "Responsibility",
-    "SubagentName",
-    "SubagentSpec",
-    "ThreadRetention",
-]
-
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
 MAX_RESPONSIBILITIES = 100

@@ -12,8 +12,6 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from nova_workers.base.true_numbers import TrueNumbers
 
-__all__ = ["Body", "Moment", "Name", "OneLine", "Page", "Problem", "View", "is_one_line", "not_a_number"]
-
 T = TypeVar("T")
 
 

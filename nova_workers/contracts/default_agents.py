@@ -4,9 +4,6 @@ from collections.abc import Mapping
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 
-__all__ = ["DEFAULT_AGENTS"]
-
-
 _EVERYDAY = ("agents", "file-send", "history", "memory", "notes", "self", "tasks", "triggers", "user")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-__all__ = ["EventContext", "TriggerOccurrence"]
-
 
 class TriggerOccurrence(BaseModel):
     """The trigger that fired the run, and for which of its planned times."""

@@ -28,36 +28,6 @@ from nova_workers.contracts.waits import (
     WaitRequest,
 )
 
-__all__ = [
-    "AFTER_LIVE",
-    "EVENTS_VERSION",
-    "AssistantMessage",
-    "AwayServer",
-    "Compaction",
-    "ContentLeftOut",
-    "DeliveryTarget",
-    "Event",
-    "EventCursor",
-    "OptionLeftOut",
-    "ProviderUnavailable",
-    "Reasoning",
-    "Restart",
-    "StateChange",
-    "Steered",
-    "Step",
-    "StreamEnd",
-    "StreamError",
-    "StreamStart",
-    "Thinking",
-    "Token",
-    "ToolServersAway",
-    "ToolStatus",
-    "ToolUseSummary",
-    "Usage",
-    "Waiting",
-    "event_adapter",
-]
-
 EVENTS_VERSION = 1
 
 AFTER_LIVE = 2**53 - 1

@@ -25,8 +25,6 @@ from nova_workers.contracts.steps import (
     ToolServerAway,
 )
 
-__all__ = ["EngineCallbacks", "ForwardingListener", "TurnListener"]
-
 _ALLOWED = ToolAuthorization(allowed=True)
 
 

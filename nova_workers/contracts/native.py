@@ -10,17 +10,6 @@ from typing import Final
 
 from nova_workers.contracts.engine import TrustLevel
 
-__all__ = [
-    "FILE_TOOLS",
-    "NATIVE_TOOLS",
-    "RESERVED_NAMES",
-    "SEARCH_TOOL",
-    "SEARCH_WIRE_NAME",
-    "SHELL_TOOL",
-    "TAKEN_NAMES",
-    "native_tools",
-]
-
 FILE_TOOLS: Final = ("Read", "Write", "Edit", "Glob", "Grep")
 """File tools, confined to the working directory and the agent's directories."""
 

@@ -16,20 +16,6 @@ from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.contracts.usage import TokenPrice
 
-__all__ = [
-    "CancelNotifier",
-    "DeliveryChannel",
-    "Dispatcher",
-    "Embedder",
-    "FetchedPage",
-    "ModelPrices",
-    "ModelWindows",
-    "OrchestrationControl",
-    "ShellOutcome",
-    "ShellRunner",
-    "WebFetcher",
-]
-
 
 class Dispatcher(Protocol):
     """Rings doorbells, on the event loop. Best effort: the reconciler repeats lost ones."""

@@ -11,18 +11,6 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock, Message, storable, storable_json, text_block
 
-__all__ = [
-    "REPLACEABLE",
-    "LeftOut",
-    "about_tools",
-    "fingerprint_of",
-    "is_note",
-    "kind_of",
-    "note_for",
-    "note_for_tools",
-    "with_notes",
-]
-
 REPLACEABLE = frozenset({"image", "document", "search_result", "thinking", "redacted_thinking"})
 """Kinds of blocks that a note may replace, besides what is in the result of a tool: no other block refers to them, and
 they contain no text of a person."""

@@ -14,15 +14,6 @@ from nova_workers.contracts.bodies import Body
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_CLIENT_TOOLS, MAX_WAIT_S
 
-__all__ = [
-    "LACKING_OPTIONS",
-    "MAX_INSTRUCTION_CHARS",
-    "ClientTool",
-    "NamedTool",
-    "RunOptions",
-    "ToolChoice",
-]
-
 MAX_INSTRUCTION_CHARS: Final = 50_000
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]

@@ -12,8 +12,6 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["NewSession", "SessionStore", "StoredSession"]
-
 
 @dataclass(frozen=True, slots=True)
 class NewSession:

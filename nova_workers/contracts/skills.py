@@ -9,27 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 from nova_workers.contracts.authors.rights import PARTS, STEERS, authored
 from nova_workers.contracts.bodies import Body, Name, View
 
-__all__ = [
-    "MAX_AGENT_SKILLS",
-    "MAX_FILES",
-    "MAX_FILE_BYTES",
-    "MAX_SKILL_BYTES",
-    "MAX_SKILL_MD_CHARS",
-    "SKILL_MD",
-    "SKILL_NAME_PATTERN",
-    "SkillDetail",
-    "SkillDirectory",
-    "SkillFile",
-    "SkillFileContent",
-    "SkillFileInfo",
-    "SkillFilePut",
-    "SkillFront",
-    "SkillName",
-    "SkillNames",
-    "SkillPut",
-    "SkillView",
-]
-
 SKILL_MD = "SKILL.md"
 SKILL_NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 

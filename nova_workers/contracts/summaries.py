@@ -7,8 +7,6 @@ from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import ToolCall
 
-__all__ = ["MAX_SUMMARY_CHARS", "one_line", "tool_result_summary", "tool_use_summary"]
-
 MAX_SUMMARY_CHARS = 120
 
 _SENTENCES: dict[str, Callable[[JsonObject], str]] = {

@@ -12,18 +12,6 @@ from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.events import StateChange
 from nova_workers.contracts.steps import ToolCall
 
-__all__ = [
-    "MAX_STATE_BYTES",
-    "MAX_STATE_DEPTH",
-    "STATE_TOOL",
-    "StateDocument",
-    "StatePatch",
-    "merge_patch",
-    "saved_text",
-    "size_problem",
-    "state_change",
-]
-
 MAX_STATE_BYTES: Final = 65_536
 """The length of its JSON without white space: a model that reads it whole takes about 16,000 tokens."""
 MAX_STATE_DEPTH: Final = 32

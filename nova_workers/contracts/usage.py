@@ -11,8 +11,6 @@ from typing import Final, NamedTuple, Protocol
 
 from nova_workers.base.vocabulary import Limit
 
-__all__ = ["CHARS_PER_TOKEN", "Allowance", "CallBound", "Reservation", "TokenPrice", "TokenUsage", "most_tokens"]
-
 CHARS_PER_TOKEN: Final = 4
 """Estimate where no provider counted: English prose has about four characters a token."""
 _ASCII_BYTES_PER_TOKEN: Final = 2

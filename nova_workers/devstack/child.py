@@ -11,8 +11,6 @@ from asyncio.subprocess import DEVNULL, STDOUT, Process
 from nova_workers.devstack.log_lines import LineReader, LineSink
 from nova_workers.devstack.process import ProcessSpec
 
-__all__ = ["Child"]
-
 _READY_POLL_S = 0.05
 _LAST_LINES_S = 1.0
 

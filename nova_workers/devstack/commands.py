@@ -9,19 +9,6 @@ from pathlib import Path
 
 from nova_workers.base.release import part_name
 
-__all__ = [
-    "API_APP",
-    "BEAT_APP",
-    "CONSOLE_APP",
-    "WORKER_APP",
-    "api_command",
-    "beat_command",
-    "console_command",
-    "console_is_installed",
-    "flower_command",
-    "worker_command",
-]
-
 API_APP = f"{part_name('api.app')}:create_app"
 _PROTOCOL = "nova_workers.base.http_server.connections:GuardedProtocol"
 # The protocol takes no WebSockets, and uvicorn would import a library for them.

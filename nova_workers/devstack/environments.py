@@ -12,8 +12,6 @@ from typing import Final, Literal
 from nova_workers.base.config import Settings
 from nova_workers.base.config.secret_variables import masked_variables, secret_settings, setting_of
 
-__all__ = ["FleetProcessKind", "environment_for", "system_environment"]
-
 FleetProcessKind = Literal["api", "worker", "beat", "flower", "console", "channel"]
 """The processes that read settings."""
 

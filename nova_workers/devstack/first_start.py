@@ -24,8 +24,6 @@ from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, PostgresDatabase
 from nova_workers.ledger.schema import read_schema, schema_head
 
-__all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
-
 KEY_FILE = "api_key"
 MASTER_KEYS_FILE = "master_keys"
 

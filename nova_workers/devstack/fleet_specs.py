@@ -15,18 +15,6 @@ from nova_workers.devstack.environments import environment_for, system_environme
 from nova_workers.devstack.home import flower_password
 from nova_workers.devstack.process import ProcessSpec
 
-__all__ = [
-    "LOCAL_MODEL_APP",
-    "api_spec",
-    "beat_spec",
-    "console_spec",
-    "flower_spec",
-    "model_spec",
-    "telegram_spec",
-    "worker_metrics_port",
-    "worker_spec",
-]
-
 LOCAL_MODEL_APP = "nova_workers.devstack.stand_in.server:create_app"
 
 _LOOPBACK = ("127.0.0.1", "::1")

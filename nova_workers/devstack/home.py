@@ -15,19 +15,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Conflict
 
-__all__ = [
-    "FLOWER_PASSWORD_FILE",
-    "FLOWER_USER",
-    "AlreadyRunning",
-    "StackState",
-    "flower_password",
-    "lock_home",
-    "read_state",
-    "remove_state",
-    "write_private",
-    "write_state",
-]
-
 FLOWER_USER = "nova"
 FLOWER_PASSWORD_FILE = "flower_password"  # noqa: S105 - a file's name
 """Under the home: the password of Flower's user, if the settings have none."""

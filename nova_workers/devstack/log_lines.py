@@ -8,8 +8,6 @@ from typing import Final, Protocol, TextIO
 
 from nova_workers.base.program import OutputFailed
 
-__all__ = ["LineReader", "LineSink", "TerminalLines"]
-
 _LONGEST_LINE_BYTES: Final = 16_384
 
 _COLOURS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)

@@ -18,8 +18,6 @@ from nova_workers.base.errors import ConfigurationError, in_one_line
 from nova_workers.base.validation import problem_of
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
 
-__all__ = ["check_start"]
-
 _ANSWER_S: Final = 5
 
 

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["OsUser", "ProcessSpec"]
-
 _LAUNCH = Path(__file__).with_name("launch.py")
 
 

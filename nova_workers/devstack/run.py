@@ -14,8 +14,6 @@ from nova_workers.devstack.home import FLOWER_USER, StackState, lock_home
 from nova_workers.devstack.log_lines import LineSink, TerminalLines
 from nova_workers.devstack.stack import Stack, StackOptions
 
-__all__ = ["main", "run_stack"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

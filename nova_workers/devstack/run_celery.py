@@ -12,8 +12,6 @@ import sys
 from celery.app.utils import find_app
 from celery.utils.nodenames import default_nodename, host_format
 
-__all__ = ["main", "node_name"]
-
 
 def main() -> None:
     """Run the program that the arguments name, and exit with its code."""

@@ -8,8 +8,6 @@ import sys
 
 from nova_workers.base.program import collect_seldom, import_sparingly, leave_on_interrupt
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the module that the first argument names, with the arguments that follow."""

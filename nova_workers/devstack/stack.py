@@ -34,8 +34,6 @@ from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.devstack.supervisor import RestartPolicy, Supervisor
 
-__all__ = ["Stack", "StackOptions"]
-
 _FLOWER_PORT = 5555
 _CONSOLE_LOGIN_FILE = "console.login"
 """Under the home: the console writes it when it starts."""

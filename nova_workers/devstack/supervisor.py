@@ -12,9 +12,6 @@ from nova_workers.devstack.child import Child
 from nova_workers.devstack.log_lines import LineSink
 from nova_workers.devstack.process import ProcessSpec
 
-__all__ = ["ProcessGaveUp", "RestartPolicy", "Supervisor"]
-
-
 _MAX_DOUBLINGS = 30
 
 

@@ -19,8 +19,6 @@ from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.verdicts import OUT_OF_ORDER, UNKNOWN, of_status
 
-__all__ = ["AnthropicProbe", "Profile"]
-
 _URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2026-10-21"
 """Of the API, as the SDK sends it (tested)."""

@@ -11,19 +11,6 @@ from email.utils import parsedate_to_datetime
 
 from nova_workers.contracts.content import storable
 
-__all__ = [
-    "MAX_COST_USD",
-    "MAX_COUNT",
-    "MAX_NAME_CHARS",
-    "MAX_SAID_CHARS",
-    "MAX_WAIT_S",
-    "count",
-    "name",
-    "retry_after_s",
-    "said",
-    "wait_s",
-]
-
 MAX_WAIT_S = 300.0
 """Longest wait that a provider can impose. A quota that is spent for longer is found spent again by one call."""
 MAX_COUNT = 1_000_000_000

@@ -9,8 +9,6 @@ from typing import Final
 from nova_workers.base.child_process import Bounds, run_child
 from nova_workers.base.errors import EngineFailure
 
-__all__ = ["find_program", "why_not_started"]
-
 _OUTPUT_BYTES: Final = 1_000
 
 

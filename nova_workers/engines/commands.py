@@ -17,8 +17,6 @@ from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import ShellOutcome
 from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
-__all__ = ["CommandRunner", "ShellSettings"]
-
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
 """Environment variables of the worker that commands get. An allow-list, so that unknown secrets stay out."""
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

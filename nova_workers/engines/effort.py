@@ -2,8 +2,6 @@
 
 from nova_workers.contracts.engine import EngineOptions
 
-__all__ = ["reasoning_effort"]
-
 _LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
 """Thinking budgets up to which low and medium effort are asked for."""
 

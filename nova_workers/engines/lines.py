@@ -7,8 +7,6 @@ from typing import cast
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["MAX_LINE_BYTES", "LineTooLong", "json_object", "read_lines"]
-
 _CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 128 << 20
 """Limit of a line of a vendor's program. A message may contain images, but is never longer than this."""

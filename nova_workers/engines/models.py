@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from nova_workers.base.anthropic_models import sdk_model_ids
 
-__all__ = ["ALIASES", "ModelName", "known_models", "newest_models", "parse_model", "resolve_model"]
-
 ALIASES = ("haiku", "sonnet", "opus")
 """The families that the engine contract names."""
 

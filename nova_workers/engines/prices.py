@@ -12,8 +12,6 @@ from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines import bounds
 
-__all__ = ["ModelPrice", "PriceList", "listed_provider", "unpriced"]
-
 _log = structlog.get_logger(__name__)
 
 _MILLION = 1_000_000

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock, text_block
 
-__all__ = ["SentBlock", "sent_blocks", "without_blank_text"]
-
 _NO_OUTPUT = "(no output)"
 _FOLLOWS = "[What else this call returned follows the results.]"
 

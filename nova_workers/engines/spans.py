@@ -13,8 +13,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.usage import TokenUsage
 
-__all__ = ["model_span", "tool_span"]
-
 
 @contextmanager
 def tool_span(call: ToolCall) -> Generator[None]:

@@ -8,8 +8,6 @@ in each case.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["is_strict"]
-
 _REFUSED = frozenset(
     {"allOf", "not", "if", "then", "else", "oneOf", "patternProperties", "dependentRequired", "dependentSchemas"}
     | {"propertyNames", "minProperties", "maxProperties", "unevaluatedProperties", "contains", "prefixItems"}

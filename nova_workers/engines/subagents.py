@@ -19,8 +19,6 @@ from nova_workers.engines.mcp.toolbox import ReportProgress, ToolDefinition
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["TASK_TOOL", "AllowedTools", "PlaySubagent", "SharedTools", "WithSubagents"]
-
 TASK_TOOL = "Task"
 
 PlaySubagent = Callable[[SubagentConfig, str, TurnListener], Awaitable[EngineResult]]

@@ -8,8 +8,6 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.run_options import NamedTool, ToolChoice
 
-__all__ = ["choice_of_call"]
-
 
 def choice_of_call(options: EngineOptions, step: int, offered: Collection[str]) -> ToolChoice | None:
     """Return the choice for a model call; None leaves it to the provider's default.

@@ -20,8 +20,6 @@ from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagent
 from nova_workers.engines.tool_schemas import ANTHROPIC, ToolLimits, refused_tool
 from nova_workers.engines.turn import Budget, ContentRefused, Interruption, Responder, ToolRefused, Turn
 
-__all__ = ["OfferedTools", "RefusableTools", "SharedParts", "ToolTurns", "note_of", "tool_refusal"]
-
 
 class RefusableTools(Protocol):
     """Tools of which a provider may refuse some."""

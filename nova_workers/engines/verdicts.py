@@ -13,30 +13,6 @@ import httpx2
 from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.engines.resilience import AttemptFailed, Cause
 
-__all__ = [
-    "ABOUT_MEDIA",
-    "BY_STATUS",
-    "FORBIDDEN",
-    "INVALID",
-    "NOT_TAKEN",
-    "NO_KEY",
-    "NO_MODEL",
-    "OUT_OF_ORDER",
-    "OVERFLOW",
-    "RATE_LIMITED",
-    "REFUSED",
-    "REFUSING",
-    "TOO_LARGE",
-    "UNKNOWN",
-    "UNPAID",
-    "Verdict",
-    "VerdictTable",
-    "found_in_reading",
-    "of_exception",
-    "of_status",
-    "pattern",
-]
-
 
 class Verdict(NamedTuple):
     """The kind of a failure, whether the same request may succeed later, and what caused it."""

@@ -8,8 +8,6 @@ from genai_prices import Usage, calc_price
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.resilience import ModelLimits
 
-__all__ = ["Windows"]
-
 _OUTPUT_TOKENS = {
     # The provider's limits where they are below what turns request; it refuses requests over them.
     "claude-3-haiku": 4_096,

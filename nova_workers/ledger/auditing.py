@@ -15,8 +15,6 @@ import orjson
 
 from nova_workers.base.vocabulary import ActorKind
 
-__all__ = ["Actor", "act_as", "acting_as", "current_actor"]
-
 _NO_ACTOR = ""
 
 _actor: ContextVar[str] = ContextVar("actor", default=_NO_ACTOR)

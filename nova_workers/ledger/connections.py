@@ -10,8 +10,6 @@ import asyncpg
 from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import Session
 
-__all__ = ["BoundConnection", "Row", "SharedConnection", "SharedSnapshot"]
-
 Row = asyncpg.Record
 """One row; values by column name."""
 

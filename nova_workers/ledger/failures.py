@@ -11,8 +11,6 @@ import asyncpg
 
 from nova_workers.base.errors import OutcomeUnknown, Unavailable, Unstorable
 
-__all__ = ["UNAVAILABLE", "UNSTORABLE", "is_refusal", "unavailable", "unstorable", "writes"]
-
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
 """A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
 

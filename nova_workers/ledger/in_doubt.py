@@ -15,8 +15,6 @@ import structlog
 
 from nova_workers.base.errors import OutcomeUnknown, Rejected, Unavailable
 
-__all__ = ["doubtful", "write_once"]
-
 _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")

@@ -10,21 +10,6 @@ from typing import NotRequired, TypedDict, Unpack
 
 from nova_workers.base.vocabulary import AttemptEnd
 
-__all__ = [
-    "NewEffect",
-    "NewMessage",
-    "NewRun",
-    "NewTurn",
-    "NewUsage",
-    "insert_attempts",
-    "insert_effects",
-    "insert_messages",
-    "insert_runs",
-    "insert_threads",
-    "insert_turns",
-    "insert_usage",
-]
-
 
 class NewRun(TypedDict):
     """An SQL expression for each column of a new run."""

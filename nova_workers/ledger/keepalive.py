@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.ledger.database import Connection
 
-__all__ = ["kept_awake"]
-
 _EVERY_S = 5.0
 """Several times in the time after which Postgres ends an idle transaction (see `sessions`)."""
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["bind", "compile_statement"]
-
 # Alternatives in order: text that may contain a colon that is not a parameter, then a parameter, then refused text.
 _TOKEN = re.compile(
     r"""

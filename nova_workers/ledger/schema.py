@@ -10,8 +10,6 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.release import part_name
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Schema", "read_schema", "schema_head", "schema_revision", "takes_writes"]
-
 _IS_MIGRATED = "SELECT to_regclass('alembic_version') IS NOT NULL"
 _REVISION = "SELECT version_num FROM alembic_version"
 # `nova migrate` records the oldest release whose processes work on the schema as the table's comment.

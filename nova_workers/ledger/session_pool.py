@@ -15,8 +15,6 @@ import asyncpg
 from nova_workers.ledger.failures import UNAVAILABLE
 from nova_workers.ledger.sessions import CANCELLATION_S, Session
 
-__all__ = ["SessionPool"]
-
 
 class SessionPool:
     """Opens a session when one is needed and none is idle. Borrowers wait in order for one of `size`.

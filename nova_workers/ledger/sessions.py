@@ -18,8 +18,6 @@ from nova_workers.contracts.content import storable_json
 from nova_workers.ledger.failures import UNAVAILABLE
 from nova_workers.ledger.named_sql import bind
 
-__all__ = ["CANCELLATION_S", "FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "Session", "session_opener"]
-
 FLEET_ROLE = "nova_fleet"
 """Sees and changes the rows of all tenants (`models/rights/row_security.py`)."""
 TENANT_ROLE = "nova_tenant"

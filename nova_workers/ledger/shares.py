@@ -10,8 +10,6 @@ import asyncio
 from contextvars import ContextVar
 from weakref import WeakValueDictionary
 
-__all__ = ["Shares", "working_for"]
-
 _tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 

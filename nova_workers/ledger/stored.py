@@ -14,8 +14,6 @@ from pydantic import BaseModel, ValidationError
 
 from nova_workers.base.errors import NewerValue
 
-__all__ = ["read_stored", "to_store"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _UNKNOWN = "extra_forbidden"

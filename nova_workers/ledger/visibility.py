@@ -11,8 +11,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["all_tenants", "bound_tenant", "one_tenant", "see_all_tenants", "see_tenant", "visible_tenant"]
-
 _ALL = ""
 
 _visible: ContextVar[str | None] = ContextVar("visible_tenant", default=None)

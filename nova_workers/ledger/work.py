@@ -25,8 +25,6 @@ from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["Consequences", "Silence", "UnitOfWork", "Work"]
-
 _log = structlog.get_logger(__name__)
 
 _PATIENCE_S: Final = 2.0

@@ -13,8 +13,6 @@ from contextvars import ContextVar
 
 from nova_workers.ledger.failures import writes
 
-__all__ = ["WriteRecord", "current_record", "name_outcome", "note_sent", "own_record", "start_record"]
-
 
 class WriteRecord:
     """Whether a request may have written. Tasks that it starts share its record.

@@ -6,8 +6,6 @@ judgement is a short block that is skipped as a whole, and that loads the number
 
 import struct
 
-__all__ = ["ALLOW", "KILL", "allow", "deny", "deny_bits", "deny_unless", "deny_values", "opening", "refuse"]
-
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _IF_EQUAL, _IF_AT_LEAST, _IF_BITS = 0x15, 0x35, 0x45
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16

@@ -9,8 +9,6 @@ from nova_workers.sandbox_launcher import assembler
 from nova_workers.sandbox_launcher.kernel import call
 from nova_workers.sandbox_launcher.numbers import ARCHITECTURES, number, numbers_of
 
-__all__ = ["filter_calls", "program"]
-
 _REFUSED = (
     # Other processes, and the kernel's view of them.
     *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd"),

@@ -3,8 +3,6 @@
 import ctypes
 import os
 
-__all__ = ["Buffer", "call", "mount", "prctl", "unmount", "unshare"]
-
 Buffer = ctypes.Array[ctypes.c_char]
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -8,8 +8,6 @@ import struct
 from nova_workers.sandbox_launcher.kernel import call
 from nova_workers.sandbox_launcher.numbers import number
 
-__all__ = ["EVERYTHING", "READ", "SCOPES_SINCE", "WRITE", "WRITE_DEVICES", "Ruleset", "version"]
-
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15

@@ -23,8 +23,6 @@ from nova_workers.sandbox_launcher.privileges import (
 from nova_workers.sandbox_launcher.rules import is_below, ruleset_of, scopes
 from nova_workers.sandbox_launcher.walls import NEW_NETWORK, NEW_PROCESSES, NEW_USERS, Walls
 
-__all__ = ["main"]
-
 _PR_SET_PDEATHSIG = 1
 _REFUSED, _NO_COMMAND = 125, 127
 _TEMPORARY = b"TMPDIR"

@@ -10,8 +10,6 @@ from nova_workers.sandbox_launcher.kernel import Buffer, call, mount, unmount
 from nova_workers.sandbox_launcher.numbers import number
 from nova_workers.sandbox_launcher.walls import Operation
 
-__all__ = ["enter"]
-
 _NOSUID, _NODEV, _NOEXEC, _BIND, _RECURSIVE, _PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x4_0000
 _DETACH = 2
 _SET_READ_ONLY, _SET_NOSUID, _SET_NODEV = 1, 2, 4

@@ -4,8 +4,6 @@ import _socket
 import fcntl
 import struct
 
-__all__ = ["open_loopback", "send_listener"]
-
 _SET_FLAGS = 0x8914
 _UP_AND_RUNNING = 0x41
 

@@ -6,8 +6,6 @@ launcher makes.
 
 import os
 
-__all__ = ["ARCHITECTURES", "number", "numbers_of"]
-
 ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 """How the kernel names a call's architecture to a filter (``AUDIT_ARCH_…``)."""
 

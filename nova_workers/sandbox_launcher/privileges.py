@@ -8,8 +8,6 @@ import struct
 from nova_workers.sandbox_launcher.kernel import Buffer, call, prctl
 from nova_workers.sandbox_launcher.numbers import number
 
-__all__ = ["become", "drop_bounds", "drop_capabilities", "forbid_new_privileges", "join_cgroup", "limit"]
-
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
 _VERSION_3 = 0x2008_0522
 _NUMBERS = {

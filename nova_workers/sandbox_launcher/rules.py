@@ -14,8 +14,6 @@ from nova_workers.sandbox_launcher.landlock import (
 )
 from nova_workers.sandbox_launcher.walls import Operation, Walls
 
-__all__ = ["LEAST_ALONE", "ruleset_of", "scopes"]
-
 LEAST_ALONE = 6
 """The first version of Landlock that can stand without namespaces: it keeps signals inside (Linux 6.12)."""
 

@@ -14,8 +14,6 @@ They mean what they do for bubblewrap, but for these:
 
 from collections.abc import Iterator, Sequence
 
-__all__ = ["NEW_CGROUPS", "NEW_NETWORK", "NEW_PROCESSES", "NEW_USERS", "Operation", "Walls"]
-
 NEW_MOUNTS, NEW_CGROUPS, NEW_NAMES = 0x0002_0000, 0x0200_0000, 0x0400_0000
 NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.shell_sandbox.bounds import CommandBounds
 
-__all__ = ["CommandCgroups"]
-
 _FLEET, _COMMANDS, _COMMAND = "nova-fleet", "nova-commands", "nova-command-"
 _NEEDED = ("memory", "pids")
 _STALE_S = 60.0

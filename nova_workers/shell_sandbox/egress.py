@@ -10,8 +10,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-__all__ = ["PROXY_VARIABLES", "EgressGate", "Passage"]
-
 _PROXY: Final = "http://127.0.0.1:3128"
 _OWN: Final = "localhost,127.0.0.1,::1"
 PROXY_VARIABLES: Final[Mapping[str, str]] = {

@@ -10,8 +10,6 @@ from nova_workers.sandbox_launcher.landlock import version as landlock_version
 from nova_workers.sandbox_launcher.rules import LEAST_ALONE
 from nova_workers.shell_sandbox.programs import call_filter
 
-__all__ = ["missing_features"]
-
 _SWITCHES = (
     ("/proc/sys/user/max_user_namespaces", "0", "user namespaces (sysctl user.max_user_namespaces is 0)"),
     (

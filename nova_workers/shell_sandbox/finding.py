@@ -16,8 +16,6 @@ from nova_workers.shell_sandbox.programs import SandboxChoice, SandboxKind, find
 from nova_workers.shell_sandbox.sandbox import ShellSandbox
 from nova_workers.shell_sandbox.trial import try_out
 
-__all__ = ["find_sandbox"]
-
 
 def find_sandbox(
     *,

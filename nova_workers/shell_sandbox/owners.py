@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["SANDBOX_UID", "make_private"]
-
 SANDBOX_UID = 65_534
 """The user of enclosed commands of a worker that is root, and the owner of their directories: `nobody`."""
 

@@ -13,8 +13,6 @@ import nova_workers
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.sandbox_launcher.calls import program
 
-__all__ = ["WHY_NOT", "SandboxChoice", "SandboxKind", "call_filter", "find_program", "launcher"]
-
 SandboxKind = Literal["bubblewrap", "namespaces", "landlock"]
 """``bubblewrap``; the same walls built by our launcher, with Landlock beside them; Landlock alone, where the machine
 permits no namespaces. Our filter of system calls stands beside each."""

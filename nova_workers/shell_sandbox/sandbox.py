@@ -32,8 +32,6 @@ from nova_workers.shell_sandbox.egress import PROXY_VARIABLES, EgressGate, Passa
 from nova_workers.shell_sandbox.owners import SANDBOX_UID
 from nova_workers.shell_sandbox.programs import SandboxKind, call_filter, launcher
 
-__all__ = ["Enclosed", "NoSandbox", "ShellSandbox"]
-
 _BECOME = (
     *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
     *("--inh-caps=-all", "--no-new-privs", "--"),

@@ -28,8 +28,6 @@ from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
 from nova_workers.shell_sandbox.programs import WHY_NOT
 from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox
 
-__all__ = ["try_out"]
-
 _TRIAL_S = 20.0
 _LEFT_AFTER_S = 600.0
 """No trial lasts as long: what is older was left by one that was killed. Others, of other workers, may be under way."""

@@ -38,8 +38,6 @@ from nova_workers.worker.consumer import CONSUMER, broker_awaited, broker_connec
 from nova_workers.worker.pool import delivered_on, loop_pool
 from nova_workers.worker.process import WorkerProcess
 
-__all__ = ["app", "create_app"]
-
 _log = structlog.get_logger(__name__)
 
 

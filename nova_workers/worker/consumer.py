@@ -28,8 +28,6 @@ from nova_workers.base.observability.foreign import ForeignMessages, Reason
 from nova_workers.broker.celery_app import RECONNECT
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
 
-__all__ = ["CONSUMER", "BatchingConsumer", "broker_awaited", "broker_connected"]
-
 _log = structlog.get_logger(__name__)
 
 CONSUMER = f"{__name__}:BatchingConsumer"

@@ -16,8 +16,6 @@ from tornado.web import Application, RequestHandler
 
 from nova_workers.base.http_server.allowed_hosts import AllowedHosts
 
-__all__ = ["stand_before_flower"]
-
 _OPEN = ("/healthcheck", "/static/")
 """Constant answers: of a probe, and files of the package."""
 

@@ -22,8 +22,6 @@ import orjson
 
 from nova_workers.base.program import exclude_from_collections, import_sparingly
 
-__all__ = ["MOST_BYTES", "forked_connection"]
-
 MOST_BYTES: Final = 64 * 1024
 """The limit of a request."""
 _RESTORED: Final = (signal.SIGTERM, signal.SIGCHLD)

@@ -11,8 +11,6 @@ import structlog
 
 from nova_workers.base.observability.machine import lost_with, short_of_room
 
-__all__ = ["MachineWatch"]
-
 _log = structlog.get_logger(__name__)
 
 _EVERY_S: Final = 60.0

@@ -21,8 +21,6 @@ from celery.concurrency.base import BasePool
 
 from nova_workers.worker.loop import LoopThread
 
-__all__ = ["LoopPool", "delivered_on", "loop_pool"]
-
 _log = structlog.get_logger(__name__)
 
 delivered_on: Final[ContextVar[str]] = ContextVar("delivered_on")

@@ -17,8 +17,6 @@ from nova_workers.base.clock import Clock
 from nova_workers.base.keys import WORKER_TTL_S, worker_presence, workers_index
 from nova_workers.contracts.http.fleet import SandboxTrial
 
-__all__ = ["Presence", "touch"]
-
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 5.0

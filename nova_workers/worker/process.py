@@ -25,8 +25,6 @@ from nova_workers.worker.presence import Presence, touch
 from nova_workers.worker.readiness import Readiness
 from nova_workers.worker.warming import Warming
 
-__all__ = ["WorkerProcess"]
-
 _log = structlog.get_logger(__name__)
 
 _CLOSE_S = 5.0

@@ -20,8 +20,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import takes_writes
 from nova_workers.worker.presence import touch
 
-__all__ = ["Readiness"]
-
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 5.0

@@ -31,8 +31,6 @@ from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER, RehearsalLedger, rehearsal
 from nova_workers.ledger.work import Work
 
-__all__ = ["rehearse_turns"]
-
 _SESSIONS: Final = 2
 """An idle worker uses its oldest session for almost everything, and the second one while a tick has that."""
 

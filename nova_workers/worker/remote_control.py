@@ -17,8 +17,6 @@ from pydantic import ValidationError
 from nova_workers.base.observability.foreign import ForeignMessages
 from nova_workers.broker.messages import CommandForm, CommandHeaders, first_error
 
-__all__ = ["PERMITTED", "RemoteControl", "permitted_handlers"]
-
 PERMITTED: Final = frozenset(
     {
         *("active", "active_queues", "clock", "conf", "ping", "query_task", "registered", "report", "reserved"),

@@ -30,8 +30,6 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.rules.suspects import MAKE_WAY
 from nova_workers.worker.fork_server import forked_connection
 
-__all__ = ["main"]
-
 _log = structlog.get_logger(__name__)
 
 _CLOSE_S: Final = 5.0

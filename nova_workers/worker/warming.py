@@ -14,8 +14,6 @@ from nova_workers.domain.agents.sql.records import PartsInUse, parts_in_use
 from nova_workers.domain.capabilities.rules.seam import input_schema
 from nova_workers.worker.rehearsal import rehearse_turns
 
-__all__ = ["Warming"]
-
 _log = structlog.get_logger(__name__)
 
 _AGAIN_S = 2.0

@@ -27,8 +27,6 @@ from tests.bench.servers import Servers, bench_servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import Bench
 
-__all__ = ["main", "measure"]
-
 
 async def measure(
     servers: Servers, sizes: Sizes, rows: Sequence[str], console: Console, *, with_bare: bool = True

@@ -19,8 +19,6 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.support.processes.fleet import FleetProcess
 
-__all__ = ["COUNT", "PING", "SLEEP", "URL", "BareCelery", "measure_bare_celery"]
-
 URL = "NOVA_BENCH_BARE_REDIS_URL"
 COUNT = "bench.count"
 PING = "bench.ping"

@@ -14,8 +14,6 @@ from redis import Redis
 from nova_workers.broker.celery_app import build_celery
 from tests.bench.bare import COUNT, PING, SLEEP, URL
 
-__all__ = ["app"]
-
 _TTL_S = 60
 
 app = build_celery(os.environ[URL], fail_fast=False)

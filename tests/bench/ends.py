@@ -2,8 +2,6 @@
 
 from nova_workers.contracts.runs import Finish
 
-__all__ = ["PLAIN_END"]
-
 PLAIN_END = Finish(
     status="succeeded",
     stop_reason="end_turn",

@@ -28,8 +28,6 @@ from rich.table import Table
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, StepRecord, StepVerdict
 from nova_workers.engines.anthropic import AnthropicEngine
 
-__all__ = ["BOUND_MS_A_TOKEN", "BOUND_MS_A_TURN", "cost_ms", "main"]
-
 BOUND_MS_A_TOKEN = 1.0
 BOUND_MS_A_TURN = 15.0
 BOUND_MB_A_TURN = 0.25

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Breakdown", "Figure", "Result", "bar", "percentile", "spread"]
-
 _BAR = 20
 """Characters of a whole."""
 

@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 import httptools
 import orjson
 
-__all__ = ["Answer", "LoadClient"]
-
 _TIMEOUT_S = 120.0
 _MOST_IDLE_S = 4.0
 """Below the 5 s after which uvicorn, in the floor, closes a connection: a request must not meet its end."""

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from nova_workers.base.program import collect_seldom
 
-__all__ = ["UNUSED_SERVERS"]
-
 UNUSED_SERVERS = {"NOVA_DATABASE_URL": "postgresql://unused", "NOVA_REDIS_URL": "redis://unused"}
 """The environment in which the apps of processes can be imported."""
 

@@ -25,17 +25,6 @@ from tests.support.processes.fleet import FleetProcess, free_port
 from tests.support.processes.inspection import command_lines, descendants
 from tests.support.servers.databases import own_database
 
-__all__ = [
-    "PROCESSES",
-    "Site",
-    "floor",
-    "installed_environment",
-    "nova_up",
-    "running_up",
-    "show_log",
-    "until_it_serves",
-]
-
 _DEADLINE_S = 120.0
 _POLL_S = 0.02
 _FLOOR_SLOTS = 256

@@ -14,8 +14,6 @@ import psutil
 
 from tests.support.processes.inspection import descendants
 
-__all__ = ["CpuMeter", "Machine", "cpu_s", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
-
 
 def cpu_s(pid: int) -> float:
     """Return the CPU time that a process used, with all its threads and without its children; 0 when it is gone."""

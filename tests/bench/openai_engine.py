@@ -26,8 +26,6 @@ from nova_workers.engines.openai.provider import WireForm
 from tests.bench.engine import BOUND_MS_A_TOKEN, BOUND_MS_A_TURN, cost_ms
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
-__all__ = ["main"]
-
 FORMS: tuple[WireForm, ...] = ("chat", "responses")
 Turn = Callable[[int], Awaitable[object]]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from tests.bench.http import Answer
 from tests.bench.installed import Site
 
-__all__ = ["Window", "burst", "closed_loop", "first_event", "one_by_one", "post_then_wait", "post_wait"]
-
 _IDLE_GAP_S = 0.15
 """Between two requests of one client: effects are rung for after 0.1 s."""
 

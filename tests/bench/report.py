@@ -13,8 +13,6 @@ from rich.table import Table
 from tests.bench.figures import Breakdown, Figure, Result
 from tests.bench.machine import Machine
 
-__all__ = ["Report"]
-
 _RATIO = "×"  # noqa: RUF001 - a ratio is written so
 _BESIDE = f"{_RATIO} bare Celery"
 _NO_NUMBER = "·"

@@ -18,8 +18,6 @@ from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.servers.databases import TEMPLATE, own_database, running
 
-__all__ = ["Servers", "bench_servers", "filling"]
-
 _FILLING_TIMEOUT_S = 3_600.0
 
 

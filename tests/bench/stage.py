@@ -20,8 +20,6 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.support.processes.fleet import Fleet, FleetProcess
 
-__all__ = ["DEFAULT_SLOTS", "Bench", "Stage", "scripted"]
-
 DEFAULT_SLOTS = 256
 """As a worker has them by default."""
 

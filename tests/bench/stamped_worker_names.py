@@ -1,7 +1,5 @@
 """Names that the bench and its worker share; a separate module, since importing the worker's starts one."""
 
-__all__ = ["STAMP", "STAMPED_WORKER_APP"]
-
 STAMP = "@now"
 """A scripted token that becomes the time at which the engine emitted it."""
 

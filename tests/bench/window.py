@@ -14,8 +14,6 @@ from redis.asyncio import Redis
 from nova_workers.ledger.database import Database
 from tests.bench.machine import CpuMeter
 
-__all__ = ["Gauge", "Idle", "Window"]
-
 _LOOK_EVERY_S = 0.5
 _SESSIONS = """
 SELECT application_name AS name, count(*) AS sessions FROM pg_stat_activity

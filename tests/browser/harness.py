@@ -22,8 +22,6 @@ from tests.support.processes.fleet import Fleet, FleetProcess, free_port
 from tests.support.servers.databases import own_database
 from tests.support.waiting import until
 
-__all__ = ["Site", "browser", "missing", "page_of", "signed_in", "site"]
-
 _EXPECT_MS = 30_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = (

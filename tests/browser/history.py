@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.bench.rows.claims import fill_ledger
 from tests.bench.servers import filling
 
-__all__ = ["RUNS_A_THREAD", "fill_history"]
-
 RUNS_A_THREAD = 10
 
 # In ULID order, the newest a minute ago; three of four of the last month, so that plots have something to show.

@@ -24,8 +24,6 @@ from tests.browser.harness import Site, browser, signed_in, site
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_postgres, own_valkey
 
-__all__ = ["seeded"]
-
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDTHS = {"phone": (390, 844), "laptop": (1280, 800), "desktop": (1680, 1000)}
 THEMES = ("light", "dark")

@@ -21,8 +21,6 @@ from tests.integration.api.orders.conftest import valid_order
 from tests.support.harness.trees import call, complete, spawn
 from tests.support.waiting import until
 
-__all__ = ["seed"]
-
 _REPORT = """Sales rose in **two of three** regions.
 
 | region | this week | last week |

@@ -18,8 +18,6 @@ from rich.text import Text
 from tests.browser.harness import Site
 from tests.support.waiting import until
 
-__all__ = ["missing", "terminal_page"]
-
 _COLUMNS, _LINES = 92, 29
 _PAGE = """<!doctype html><meta charset="utf-8"><style>
 body {{ margin: 0; width: fit-content; background: {background}; color: {foreground} }}

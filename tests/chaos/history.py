@@ -14,23 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-__all__ = [
-    "PLAIN_ANSWER",
-    "Ack",
-    "Event",
-    "Exit",
-    "Fault",
-    "Guest",
-    "History",
-    "Hook",
-    "Once",
-    "Recorder",
-    "Submission",
-    "ToolRun",
-    "text_of_plan",
-    "text_of_step",
-]
-
 _T = TypeVar("_T")
 
 PLAIN_ANSWER = "A plain answer."

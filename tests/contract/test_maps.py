@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -66,3 +67,24 @@ def test_api_beat_and_models_are_imported_relatively_or_found_by_name() -> None:
     files = [path for top in ("api", "beat", "models", "nova_workers") for path in (ROOT / top).rglob("*.py")]
     absolute = re.compile(r"^\s*(?:from (?:api|beat|models)[. ]|import (?:api|beat|models)\b)", re.MULTILINE)
     assert [str(path.relative_to(ROOT)) for path in files if absolute.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_only_faces_have_all() -> None:
+    """A face is a module that passes on names of other modules; elsewhere an underscore says what is internal."""
+    wrong: list[str] = []
+    for top in ("nova_workers", "api", "beat", "models", "deploy", "docs", "tests"):
+        for path in (ROOT / top).rglob("*.py"):
+            text = "" if "node_modules" in path.parts else path.read_text("utf-8")
+            if "\n__all__" not in text:
+                continue
+            tree = ast.parse(text)
+            imported = {
+                alias.asname or alias.name
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for alias in node.names
+            }
+            (names,) = [node.value for node in tree.body if "__all__" in ast.unparse(node)[:12]]
+            if not imported & set(ast.literal_eval(names)):
+                wrong.append(str(path.relative_to(ROOT)))
+    assert wrong == []

@@ -32,8 +32,6 @@ from tests.soak.load import Load, capacity
 from tests.soak.report import Judged, Report
 from tests.soak.samples import Sampler
 
-__all__ = ["main", "soak"]
-
 _SAMPLES = 180
 """In the whole time: the slope compares all pairs."""
 _LEAST_EVERY_S = 1.0

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from tests.bench.http import LoadClient
 from tests.bench.stage import scripted
 
-__all__ = ["Load", "capacity"]
-
 _CLIENTS = 32
 _MOST_AT_ONCE = 512
 """Requests at once. Beyond it the fleet does not keep up, and arrivals are counted as left out."""

@@ -13,8 +13,6 @@ from rich.table import Table
 from tests.bench.machine import Machine
 from tests.soak.series import Series, Verdict, sparkline
 
-__all__ = ["Judged", "Report"]
-
 
 @dataclass(frozen=True, slots=True)
 class Judged:

@@ -15,8 +15,6 @@ from tests.bench.installed import PROCESSES
 from tests.soak.series import Series
 from tests.support.processes.inspection import command_lines, descendants
 
-__all__ = ["Sampler"]
-
 _PROC = Path("/proc")
 _TABLES = ("runs", "threads", "effects", "turns", "messages", "embeddings")
 _LEAST_ROWS = 1_000

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 
-__all__ = ["Series", "Verdict", "sparkline"]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_POINTS = 120
 """For the slope: all pairs of so many are 7,140."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-__all__ = ["fields_of"]
-
 
 class _Forms(HTMLParser):
     """Collects the successful controls of each form, in the order of the page."""

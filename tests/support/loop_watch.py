@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LoopWatch", "watched_loop"]
-
 _EVERY_S = 0.01
 _MAX_HELD_S = 5.0
 """Input without bounds held the loop for minutes, or until memory ended."""

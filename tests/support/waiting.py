@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
-__all__ = ["pass_time", "stays", "until"]
-
 _T = TypeVar("_T")
 
 _POLL_S = 0.01

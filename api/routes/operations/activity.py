@@ -16,8 +16,6 @@ from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/activity", tags=["activity"], route_class=StrictRoute)
 
 _DEFAULT_PERIODS = {"minute": timedelta(hours=1), "hour": timedelta(days=1), "day": timedelta(days=30)}

@@ -12,8 +12,6 @@ from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/attention", tags=["attention"], route_class=StrictRoute)
 
 Newest = Annotated[int, Query(ge=0, le=50, description="Most items of each group; counts are of all.")]

@@ -22,8 +22,6 @@ from ...openapi import json_lines, problems
 from ...pagination import PageQuery
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/audit", tags=["audit"], route_class=StrictRoute)
 
 _NAME = r"^[^\x00]+$"

@@ -26,8 +26,6 @@ from ...providers import clear_rests, provider_rests
 from ...state import ApiState, State
 from ...workers import live_workers, name_missing_workers
 
-__all__ = ["router"]
-
 _log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=StrictRoute)

@@ -20,8 +20,6 @@ from nova_workers.ledger.visibility import see_all_tenants
 from ...providers import provider_rests
 from ...state import ApiState, State
 
-__all__ = ["Health", "Readiness", "router"]
-
 _METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 router = APIRouter(tags=["health"])

@@ -16,8 +16,6 @@ from ...pagination import PageQuery
 from ...params import KeyIdPath, SessionIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(tags=["keys"], route_class=StrictRoute)
 
 

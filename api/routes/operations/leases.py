@@ -15,8 +15,6 @@ from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/leases", tags=["leases"], route_class=StrictRoute)
 
 LeaseName = Annotated[

@@ -16,8 +16,6 @@ from ...pagination import PageQuery
 from ...params import TenantIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=StrictRoute)
 
 Confirm = Annotated[

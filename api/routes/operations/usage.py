@@ -16,8 +16,6 @@ from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/usage", tags=["usage"], route_class=StrictRoute)
 
 _DEFAULT_DAYS = 30

@@ -21,8 +21,6 @@ from ...openapi import problems
 from ...pagination import PageQuery
 from ...state import CAPABILITIES, State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/orchestrations/config", tags=["orchestrations"], route_class=StrictRoute)
 
 Version = Annotated[int, Path(description="A version's number.", ge=1, le=2**31 - 1)]

@@ -14,8 +14,6 @@ from ...state import State
 from ...streaming.sse import TreeEventStream
 from ...streaming.tree_delivery import TreeTarget
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"])
 
 _EVENTS = event_stream(

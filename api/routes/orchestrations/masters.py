@@ -26,8 +26,6 @@ from ...params import OrchestrationIdPath, TimeoutQuery
 from ...state import CAPABILITIES, State
 from ...streaming.tree_delivery import TreeTarget
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
 
 CallKey = Annotated[

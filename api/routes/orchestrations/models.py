@@ -11,8 +11,6 @@ from ...auth import AgentsCaller
 from ...openapi import problems
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/orchestrations/models", tags=["orchestrations"])
 
 

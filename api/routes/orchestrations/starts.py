@@ -23,8 +23,6 @@ from ...repeats import RepeatableRequest, Repeats
 from ...state import ApiState, state_of
 from ...streaming.tree_delivery import TreeTarget
 
-__all__ = ["router"]
-
 _log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)

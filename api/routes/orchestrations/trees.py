@@ -33,8 +33,6 @@ from ...params import AgentIdQuery, Flag, OrchestrationIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
 
 _ONE_AGENT = "An agent's id, or a part of it that no other agent's id has."

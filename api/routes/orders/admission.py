@@ -17,8 +17,6 @@ from ...errors import MalformedRequest
 from ...json_body import parse_json
 from ...state import State
 
-__all__ = ["Admitted", "OrderRefused", "install_order_refusals"]
-
 _UNREADABLE = "it is not JSON in UTF-8, or is nested deeper than 64 levels"
 _NUL = "a text contains the character U+0000, which cannot be stored"
 _MEDIA_TYPE = "send it as Content-Type: application/json"

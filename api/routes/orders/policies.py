@@ -14,8 +14,6 @@ from ...pagination import PageQuery
 from ...params import PolicyIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/work-order-policies", tags=["work orders"], route_class=StrictRoute)
 
 Version = Annotated[str | None, Query(description="An earlier version.", max_length=64)]

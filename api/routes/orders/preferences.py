@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Preferences", "read_preferences"]
-
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*+"'
 _PREFERENCE: Final = re.compile(

@@ -11,8 +11,6 @@ from ...openapi import problems
 from ...params import OrderSecretIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/work-order-secrets", tags=["work orders"], route_class=StrictRoute)
 
 

@@ -33,8 +33,6 @@ from ...state import ApiState, State
 from .admission import Admitted
 from .preferences import Preferences, read_preferences
 
-__all__ = ["router"]
-
 _log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/work-orders", tags=["work orders"], route_class=StrictRoute)

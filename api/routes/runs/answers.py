@@ -22,8 +22,6 @@ from ...params import AgentIdQuery, RunIdPath
 from ...state import State
 from ...submitting import checked_blocks, scaled
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 
 KindQuery = Annotated[WaitKind | None, Query(description="Only of this kind; without it, those that a person answers.")]

@@ -14,8 +14,6 @@ from ...params import RunIdPath
 from ...state import State
 from ...streaming.following import Target
 
-__all__ = ["EVENTS", "router"]
-
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
 EVENTS = event_stream(

@@ -12,8 +12,6 @@ from nova_workers.domain.threads.rules.past import SaidMessage
 
 from ...submitting import check_fields, checked_blocks, scaled
 
-__all__ = ["checked_messages", "scaled_messages"]
-
 _CLOCKS_DIFFER: Final = timedelta(minutes=5)
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 """Ids and names that model providers take."""

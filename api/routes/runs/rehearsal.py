@@ -43,8 +43,6 @@ from ...auth import Caller, keep_caller
 from ...state import ApiState
 from . import submissions
 
-__all__ = ["rehearse_messages"]
-
 _PATH: Final = "/v1/runs/wait"
 _PATIENCE: Final = b"timeout_s=1"
 """For an end that does not arrive, as while Redis is away."""

@@ -29,8 +29,6 @@ from ...state import State
 from ...submitting import content_of, scaled
 from ...workers import name_missing_worker
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
 StatusQuery = Annotated[

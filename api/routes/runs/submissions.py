@@ -14,8 +14,6 @@ from ...params import RunIdPath, ThreadIdPath, TimeoutQuery
 from ...state import State
 from .events import EVENTS
 
-__all__ = ["batches", "router"]
-
 router = APIRouter(prefix="/v1", tags=["runs"], route_class=DirectRoute)
 batches = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 

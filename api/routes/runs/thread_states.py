@@ -12,8 +12,6 @@ from ...openapi import problems
 from ...params import ThreadIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/threads/{thread_id}/state", tags=["threads"], route_class=StrictRoute)
 
 

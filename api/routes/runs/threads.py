@@ -38,8 +38,6 @@ from ...repeats import RepeatableRequest
 from ...state import State
 from .past_messages import checked_messages, scaled_messages
 
-__all__ = ["IMPORT_PATH", "creation", "router"]
-
 IMPORT_PATH = "/v1/threads"
 
 

@@ -12,8 +12,6 @@ from ...pagination import PageQuery
 from ...params import RunIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
 

@@ -27,8 +27,6 @@ from ...pagination import PageQuery
 from ...params import AgentIdPath
 from ...state import CAPABILITIES, State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=StrictRoute)
 
 _MOVE_PATIENCE_S = 2.0

@@ -26,8 +26,6 @@ from ...openapi import json_lines, problems
 from ...params import Flag
 from ...state import CAPABILITIES, State
 
-__all__ = ["IMPORT_PATH", "router"]
-
 router = APIRouter(prefix="/v1", tags=["archive"])
 
 IMPORT_PATH = "/v1/import"

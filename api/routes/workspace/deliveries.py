@@ -20,8 +20,6 @@ from ...pagination import PageQuery
 from ...params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=StrictRoute)
 
 # An agent chose these bytes: they must not run as a page of this origin. (Every response has `nosniff`.)

@@ -16,8 +16,6 @@ from ...pagination import PageQuery
 from ...params import MemoryIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/memories", tags=["memories"], route_class=StrictRoute)
 
 ContainsQuery = Annotated[

@@ -18,8 +18,6 @@ from ...pagination import PageQuery
 from ...params import AgentIdQuery, Flag, NoteIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/notes", tags=["notes"], route_class=StrictRoute)
 
 

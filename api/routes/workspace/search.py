@@ -15,8 +15,6 @@ from ...openapi import problems
 from ...params import AgentIdQuery
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/search", tags=["search"], route_class=StrictRoute)
 
 _NOT_BLANK = r"^[^\x00]*[^\x00\s][^\x00]*$"

@@ -13,8 +13,6 @@ from ...pagination import PageQuery
 from ...params import SecretNamePath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1", tags=["secrets"], route_class=StrictRoute)
 
 

@@ -18,8 +18,6 @@ from ...pagination import PageQuery
 from ...params import SkillNamePath
 from ...state import CAPABILITIES, State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/skills", tags=["skills"], route_class=StrictRoute)
 
 NewName = Annotated[str, Path(description="The skill's name, as its front matter has it.")]

@@ -32,8 +32,6 @@ from ...params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/tasks", tags=["tasks"], route_class=StrictRoute)
 
 StatusQuery = Annotated[TaskStatus | None, Query(description="Only those that stand so.")]

@@ -27,8 +27,6 @@ from ...params import AgentIdQuery, Flag, TriggerIdPath
 from ...repeats import RepeatableRequest
 from ...state import ApiState, State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/triggers", tags=["triggers"], route_class=StrictRoute)
 
 PERSON = "person"

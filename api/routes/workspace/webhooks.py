@@ -14,8 +14,6 @@ from ...pagination import PageQuery
 from ...params import WebhookIdPath
 from ...state import State
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictRoute)
 
 

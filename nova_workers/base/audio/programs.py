@@ -8,8 +8,6 @@ from typing import Final
 from nova_workers.base.child_process import Bounds, ChildResult, run_child
 from nova_workers.base.errors import ToolFailure
 
-__all__ = ["run_program"]
-
 _KEPT_ENVIRONMENT: Final = (
     "PATH",
     "HOME",

@@ -10,8 +10,6 @@ from nova_workers.base.audio.programs import run_program
 from nova_workers.base.config import AudioSettings
 from nova_workers.base.errors import ToolFailure
 
-__all__ = ["Speaker", "find_speaker"]
-
 _NOTHING: Final = (
     "Nothing on this worker can speak. The operator installs one of these on its PATH: 'piper', with NOVA_AUDIO__VOICE "
     "as the path of a voice (.onnx); 'espeak-ng'; or 'say', which macOS has."

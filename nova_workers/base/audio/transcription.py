@@ -13,8 +13,6 @@ from nova_workers.base.audio.programs import run_program
 from nova_workers.base.config import AudioSettings
 from nova_workers.base.errors import ToolFailure
 
-__all__ = ["Transcriber", "find_transcriber"]
-
 _CHILD: Final = Path(__file__).with_name("whisper_child.py")
 _PACKAGES: Final = ("faster_whisper", "whisper")
 """The packages in order of preference: the first needs a quarter of the other's time and memory for the same model."""

@@ -10,8 +10,6 @@ from nova_workers.base.config import AudioSettings
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 
-__all__ = ["TranscriptionServer"]
-
 _SAID_CHARS: Final = 300
 
 

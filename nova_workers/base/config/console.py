@@ -7,8 +7,6 @@ from pydantic import Field, SecretStr, StringConstraints
 from nova_workers.base.config.forms import Count, Host, Proxies, Seconds
 from nova_workers.base.config.sections import Section
 
-__all__ = ["ConsoleSettings"]
-
 
 class ConsoleSettings(Section):
     """The web console."""

@@ -5,8 +5,6 @@ from pydantic import Field
 from nova_workers.base.config.forms import Count, Seconds
 from nova_workers.base.config.sections import Section
 
-__all__ = ["DeliverySettings"]
-
 
 class DeliverySettings(Section):
     """Deliveries to webhooks and other channels."""

@@ -6,8 +6,6 @@ from pydantic import Field, SecretStr
 
 from nova_workers.base.config.sections import Section
 
-__all__ = ["FlowerSettings"]
-
 
 class FlowerSettings(Section):
     """Flower, the view of Celery's tasks."""

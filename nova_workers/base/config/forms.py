@@ -8,23 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
-__all__ = [
-    "BotToken",
-    "Count",
-    "DatabaseUrl",
-    "Folder",
-    "Host",
-    "HostNames",
-    "OptionalHttpUrl",
-    "OptionalSecret",
-    "OptionalText",
-    "Proxies",
-    "RedisUrl",
-    "Seconds",
-    "SecondsOrNone",
-    "empty_is_unset",
-]
-
 _LONGEST_S = 1e9
 """Thirty years: what is longer does not fit into the intervals of Postgres and the timers of the kernel."""
 _MOST = 2**31 - 1

@@ -8,8 +8,6 @@ from pydantic import Field, SecretStr
 from nova_workers.base.config.forms import Count, OptionalHttpUrl, Seconds
 from nova_workers.base.config.sections import Section
 
-__all__ = ["ClaudeAgentSettings", "ModelPriceSetting", "ModelProfile", "ModelRateLimit", "ModelSettings"]
-
 
 class ModelProfile(Section):
     """A key of the model provider."""

@@ -8,8 +8,6 @@ from nova_workers.base.config.forms import Count
 from nova_workers.base.config.models import ModelPriceSetting
 from nova_workers.base.config.sections import Section
 
-__all__ = ["OpenAIProviderSetting", "OpenAISettings"]
-
 ProviderName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 """As a variable's name can have it, in lower case. It is in front of the slash of a model's name."""
 

@@ -3,8 +3,6 @@
 from nova_workers.base.config.forms import Count, Seconds
 from nova_workers.base.config.sections import Section
 
-__all__ = ["OrchestrationSettings"]
-
 
 class OrchestrationSettings(Section):
     """Agents that run agents: what is known and learned about their models."""

@@ -9,8 +9,6 @@ from nova_workers.base.config.forms import Count
 from nova_workers.base.config.models import ModelPriceSetting
 from nova_workers.base.config.sections import Section
 
-__all__ = ["VendorProgramSettings"]
-
 
 class VendorProgramSettings(Section):
     """One program: Codex or Gemini CLI."""

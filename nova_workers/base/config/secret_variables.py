@@ -9,8 +9,6 @@ from pydantic import BaseModel, SecretStr
 
 from nova_workers.base.config.settings import Settings
 
-__all__ = ["masked_variables", "secret_settings", "secret_values", "setting_of"]
-
 _PREFIX = "NOVA_"
 _LEAST_CHARS = 12
 """A shorter value, such as one of a header, may be a word."""

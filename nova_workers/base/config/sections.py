@@ -22,25 +22,6 @@ from nova_workers.base.config.forms import (
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import QUEUES, RUN_QUEUES, Queue
 
-__all__ = [
-    "ApiSettings",
-    "AudioSettings",
-    "Days",
-    "EffectSettings",
-    "PromptSettings",
-    "RetentionSettings",
-    "RunSettings",
-    "SecretSettings",
-    "Section",
-    "StreamSettings",
-    "TaskSettings",
-    "TelemetrySettings",
-    "Timezone",
-    "ToolSettings",
-    "TriggerSettings",
-    "WorkerSettings",
-]
-
 Days = Annotated[int, Field(ge=0, le=36_500)]
 """0 keeps rows for ever."""
 

@@ -44,8 +44,6 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.validation import problem_of
 from nova_workers.base.vocabulary import EngineName
 
-__all__ = ["CLIENT_VARIABLES", "Settings", "load_settings", "unknown_variables"]
-
 _PREFIX = "NOVA_"
 
 CLIENT_VARIABLES = frozenset({"NOVA_API_URL", "NOVA_API_KEY"})

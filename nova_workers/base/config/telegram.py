@@ -7,8 +7,6 @@ from pydantic import BeforeValidator, Field
 from nova_workers.base.config.forms import BotToken, Host, Seconds, empty_is_unset
 from nova_workers.base.config.sections import Section
 
-__all__ = ["TelegramBotSettings", "TelegramSettings"]
-
 _WebUrl = Annotated[str, Field(pattern=r"^https?://")]
 
 

@@ -10,8 +10,6 @@ from typing import Final
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["ForwardedClients", "TrustedProxies", "address_group", "client_address"]
-
 _IPV6_PREFIX = 64
 """What one client has of IPv6: a limit for each of its 2^64 addresses would be none."""
 _MAX_TEXT_CHARS = 64

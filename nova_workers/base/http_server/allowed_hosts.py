@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-__all__ = ["AllowedHosts"]
-
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]*)(?::\d*)?", re.IGNORECASE)
 
 

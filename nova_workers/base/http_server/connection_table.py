@@ -16,8 +16,6 @@ from starlette.types import Scope
 
 from nova_workers.base.http_server.errors import TooManyConnections
 
-__all__ = ["PROVE", "ConnectionTable", "OpenConnection", "prove_connection"]
-
 PROVE: Final = "nova.prove_connection"
 """The key of the function, in the scope of a request, that marks its connection as proven."""
 

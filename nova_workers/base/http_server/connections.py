@@ -22,8 +22,6 @@ from nova_workers.base.http_server.addresses import TrustedProxies, address_grou
 from nova_workers.base.http_server.connection_table import PROVE, ConnectionTable, OpenConnection
 from nova_workers.base.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
 
-__all__ = ["ConnectionLimits", "GuardedProtocol"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_HEAD_BYTES: Final = 32_768

@@ -2,8 +2,6 @@
 
 from nova_workers.base.errors import LimitExceeded, Rejected, TooManyRequests
 
-__all__ = ["HeadTooLarge", "MalformedHttp", "RequestTooSlow", "TooManyConnections", "UnknownHost"]
-
 
 class MalformedHttp(Rejected):
     """The bytes are no request of HTTP/1.1."""

@@ -9,8 +9,6 @@ from nova_workers.base.errors import NovaError
 from nova_workers.base.http_server.allowed_hosts import AllowedHosts
 from nova_workers.base.http_server.errors import UnknownHost
 
-__all__ = ["HostCheck"]
-
 _SHOWN_CHARS = 200
 
 

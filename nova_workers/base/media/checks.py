@@ -12,16 +12,6 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "MAX_IMAGE_CHARS",
-    "MAX_IMAGE_PIXELS",
-    "MEDIA_TYPES",
-    "bytes_problem",
-    "image_size",
-    "media_problem",
-    "media_type_of",
-]
-
 MAX_IMAGE_PIXELS = 8_000
 """The most pixels of each side."""
 MAX_IMAGE_CHARS = 5 * 1024 * 1024

@@ -16,8 +16,6 @@ from weakref import WeakKeyDictionary
 from nova_workers.base.child_process import Bounds, run_child
 from nova_workers.base.media.checks import MAX_IMAGE_CHARS, image_size
 
-__all__ = ["MOST_PIXELS", "with_scaled_images"]
-
 MOST_PIXELS: Final = 2_000
 """The most pixels of each side. The Messages API takes 8,000, but 2,000 in a request with more than 20 images, and any
 conversation may come to that. Models read at most about 1,600."""

@@ -13,8 +13,6 @@ from typing import Final
 
 from PIL import Image, ImageOps
 
-__all__: list[str] = []
-
 _MAX_MEMORY_BYTES: Final = 3 << 29
 _MAX_CPU_S: Final = 15
 _MAX_PIXELS: Final = 150_000_000

@@ -7,8 +7,6 @@ scheme and host say where something went.
 import re
 from typing import Final
 
-__all__ = ["bare_address", "bare_addresses"]
-
 _ADDRESS: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\\'\"<>]*)([^\s'\"<>]*)")
 _HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:]*)(?::\d*)?")
 

@@ -14,8 +14,6 @@ from nova_workers.base.clock import Clock, SystemClock
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
 
-__all__ = ["ObservabilityMiddleware"]
-
 _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by machines: counted, but neither traced nor logged."""
 

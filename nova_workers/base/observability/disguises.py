@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-__all__ = ["decoded", "plain", "readings", "squashed", "without_invisible"]
-
 _INVISIBLE: Final = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e01ef]+"

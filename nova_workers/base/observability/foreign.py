@@ -8,8 +8,6 @@ import structlog
 
 from nova_workers.base.observability.metrics import Metrics
 
-__all__ = ["ForeignMessages", "Reason", "Source"]
-
 _log = structlog.get_logger(__name__)
 
 Source = Literal["queue", "remote_control", "notification", "event"]

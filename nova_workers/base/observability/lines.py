@@ -13,8 +13,6 @@ from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import Final, TextIO
 
-__all__ = ["LineHandler", "StructuredLines", "gather_lines", "write_lines_at_once"]
-
 _MOMENT_S: Final = 0.1
 _MOST_CHARS: Final = 65_536
 """More than this is written before the moment is over. It is what a pipe holds, on Linux."""

@@ -26,8 +26,6 @@ from nova_workers.base.observability.ports import TelemetryConfig
 from nova_workers.base.observability.redaction import frames_of, redact_secrets
 from nova_workers.base.observability.tracing import is_unrecorded
 
-__all__ = ["configure_logging"]
-
 _QUIET = {
     # The access log is ours (`observability.asgi`), with the route and without query strings.
     "uvicorn.access": logging.WARNING,

@@ -5,8 +5,6 @@ import asyncio
 from nova_workers.base.clock import Clock
 from nova_workers.base.observability.metrics import Metrics
 
-__all__ = ["watch_loop"]
-
 
 async def watch_loop(metrics: Metrics, clock: Clock, *, every_s: float = 0.5) -> None:
     """Measure the loop's lag until canceled.

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Mount", "Space", "lost_with", "mounts", "nearest", "short_of_room", "space_of", "write_fault"]
-
 _MB: Final = 1_000_000
 _FULL_BYTES: Final = 100 * _MB
 """A worker's logs, an upload and the write-ahead log of the embedded Postgres need about this much."""

@@ -27,8 +27,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from nova_workers.base.observability.ports import TokenCounts
 from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_RUNS, RUN_QUEUES, OutageReason, words_of
 
-__all__ = ["Metrics", "MetricsServer"]
-
 _FAST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 """The buckets: from a claim on an idle fleet (milliseconds) to a lease that had to expire (30 s)."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-__all__ = ["OneLineAState"]
-
 _SAME_STATE_S = 60.0
 """A line that repeats one of less than this ago reports no new state. Longer than any pause between two attempts."""
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from structlog.dev import Column, ConsoleRenderer, plain_traceback
 
-__all__ = ["plain_console"]
-
 _QUOTED: Final = re.compile(r"[ \t\r\n=\"']")
 """Characters of a text that is shown with quotation marks."""
 

@@ -2,8 +2,6 @@
 
 from typing import Literal, Protocol
 
-__all__ = ["TelemetryConfig", "TokenCounts"]
-
 
 class TelemetryConfig(Protocol):
     """The operator's choices; `config.sections.TelemetrySettings` has this shape."""

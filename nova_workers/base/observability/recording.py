@@ -7,8 +7,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 
 from nova_workers.base.observability.ports import TelemetryConfig
 
-__all__ = ["recording_provider"]
-
 
 def recording_provider(settings: TelemetryConfig, process: str, exporter: SpanExporter | None) -> TracerProvider:
     """Return a provider that sends spans to the collector of the settings, or to an exporter as they end."""

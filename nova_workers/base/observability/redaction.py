@@ -24,17 +24,6 @@ from nova_workers.base.observability.disguises import decoded, without_invisible
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.base.observability.secret_forms import find_secrets
 
-__all__ = [
-    "REDACTED",
-    "current_redactor",
-    "frames_of",
-    "hide",
-    "hiding",
-    "redact",
-    "redact_secrets",
-    "sealing",
-]
-
 REDACTED: Final = "[redacted]"
 
 _MAX_DEPTH: Final = 6

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, quote_plus
 
-__all__ = ["MIN_SECRET_CHARS", "Redactor", "TextStream", "placeholder"]
-
 MIN_SECRET_CHARS: Final = 6
 """A shorter text occurs too often where it is no secret."""
 

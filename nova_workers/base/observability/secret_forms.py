@@ -11,8 +11,6 @@ from itertools import pairwise
 from math import log2
 from typing import Final, NamedTuple
 
-__all__ = ["SECRET_FORMS", "FoundSecret", "LazyPattern", "SecretForm", "find_secrets"]
-
 
 class LazyPattern:
     """A regular expression that is compiled at its first use: most programs need few of many."""

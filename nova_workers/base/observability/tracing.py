@@ -36,8 +36,6 @@ from nova_workers.base.observability.addresses import bare_addresses
 from nova_workers.base.observability.ports import TelemetryConfig
 from nova_workers.base.observability.redaction import redact
 
-__all__ = ["Attributes", "Tracing", "current_trace_id", "current_traceparent", "is_unrecorded", "unrecorded"]
-
 _UNRECORDED_TRACE_ID = 1
 _RECORDING = "nova_workers.base.observability.recording"
 

@@ -7,8 +7,6 @@ registries are IANA's special-purpose address registries (RFC 6890) for IPv4 and
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
-__all__ = ["Address", "is_public", "parse_address"]
-
 Address = IPv4Address | IPv6Address
 
 _NOT_PUBLIC_4: Final = tuple(

@@ -7,8 +7,6 @@ import httpx2
 
 from nova_workers.base.errors import OutboundFailed
 
-__all__ = ["Unpack", "read_body", "unpacker"]
-
 Unpack = Callable[[bytes, int], bytes]
 """Takes a piece of a packed body, and returns at most so many bytes. The rest comes with the next call."""
 

@@ -16,8 +16,6 @@ import httpx2
 from nova_workers.base.errors import OutboundFailed
 from nova_workers.base.outbound.bodies import Unpack, unpacker
 
-__all__ = ["ResponseBounds", "bound_responses"]
-
 _PIECE_BYTES: Final = 65_536
 _MODEL_TIMEOUTS: Final = 6
 """A model's response that trickles ends after so many timeouts of a request: an hour."""

@@ -26,8 +26,6 @@ from nova_workers.base.observability.addresses import bare_address
 from nova_workers.base.outbound.requests import Resolver, permitted_addresses
 from nova_workers.base.outbound.rules import OutboundRules
 
-__all__ = ["EgressProxy"]
-
 _log = structlog.get_logger(__name__)
 
 _HEAD_BYTES: Final = 32_768

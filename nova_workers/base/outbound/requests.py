@@ -22,8 +22,6 @@ from nova_workers.base.outbound.addresses import Address, is_public, parse_addre
 from nova_workers.base.outbound.bodies import read_body
 from nova_workers.base.outbound.rules import OutboundRules
 
-__all__ = ["Outbound", "OutboundResponse", "Resolver", "check_address", "permitted_addresses", "resolve"]
-
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises `OSError` for a name that has none."""
 

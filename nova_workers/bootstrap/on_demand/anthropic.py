@@ -14,8 +14,6 @@ from nova_workers.engines.anthropic import AnthropicEngine, rehearsal
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.resilience import Resilience
 
-__all__ = ["build", "rehearse", "resilience_of"]
-
 
 def build(_: str, parts: EngineParts) -> Engine:
     """Return the engine."""

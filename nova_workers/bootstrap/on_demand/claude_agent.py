@@ -13,8 +13,6 @@ from nova_workers.bootstrap.windows import anthropic_windows
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 
-__all__ = ["build"]
-
 
 def build(_: str, parts: EngineParts) -> Engine:
     """Return the engine."""

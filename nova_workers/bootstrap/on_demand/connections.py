@@ -11,8 +11,6 @@ from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.shell_sandbox import NoSandbox
 
-__all__ = ["connections"]
-
 
 def connections(parts: EngineParts) -> ConnectionPool:
     """Return the connections that all engines share."""

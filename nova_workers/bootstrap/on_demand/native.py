@@ -8,8 +8,6 @@ from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.domain.tool_policy.rules.pages import WebPages
 from nova_workers.engines.native import NativeTools, WebSearchSettings
 
-__all__ = ["fetcher", "native_tools"]
-
 
 def native_tools(parts: EngineParts) -> NativeTools:
     """Return the tools that all engines on the turn loop share."""

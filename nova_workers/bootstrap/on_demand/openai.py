@@ -11,8 +11,6 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.engines.openai import OpenAIEngine, rehearsal
 from nova_workers.engines.resilience import ANY_MODEL
 
-__all__ = ["build", "rehearse"]
-
 
 def build(_: str, parts: EngineParts) -> Engine:
     """Return the engine."""

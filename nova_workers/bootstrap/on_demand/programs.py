@@ -8,8 +8,6 @@ from nova_workers.bootstrap.programs import PROGRAMS, program_models, program_se
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.programs.engine import ProgramEngine
 
-__all__ = ["build"]
-
 
 def build(name: str, parts: EngineParts) -> Engine:
     """Return an engine of `PROGRAMS`."""

@@ -16,8 +16,6 @@ from nova_workers.engines.resilience import (
     SharedHealth,
 )
 
-__all__ = ["resilience"]
-
 _OPEN_GROWTH = 10
 """The longest open time of a breaker, in first ones."""
 

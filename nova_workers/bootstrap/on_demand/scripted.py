@@ -5,8 +5,6 @@ from nova_workers.bootstrap.on_demand.connections import connections
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.scripted import ScriptedEngine
 
-__all__ = ["build"]
-
 
 def build(_: str, parts: EngineParts) -> Engine:
     """Return the engine."""

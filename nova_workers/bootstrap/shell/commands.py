@@ -14,8 +14,6 @@ from nova_workers.bootstrap.shell.sandbox import sandbox_of
 from nova_workers.engines.commands import ShellSettings
 from nova_workers.shell_sandbox import ShellSandbox
 
-__all__ = ["find_shell"]
-
 _log = structlog.get_logger(__name__)
 
 

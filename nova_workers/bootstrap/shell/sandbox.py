@@ -6,8 +6,6 @@ from nova_workers.base.config import Settings
 from nova_workers.base.confined import PrivateFiles
 from nova_workers.shell_sandbox import CommandBounds, ShellSandbox, find_sandbox
 
-__all__ = ["sandbox_of"]
-
 
 def sandbox_of(settings: Settings) -> ShellSandbox:
     """Return this machine's sandbox after a trial. Blocks for some 100 ms.

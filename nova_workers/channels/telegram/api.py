@@ -26,8 +26,6 @@ from pydantic import SecretStr, ValidationError
 
 from nova_workers.base.errors import ConfigurationError, DeliveryFailed
 
-__all__ = ["MAX_DOWNLOAD_BYTES", "BotApi", "ConflictingPoller", "Refused", "is_gone"]
-
 _log = structlog.get_logger(__name__)
 
 MAX_DOWNLOAD_BYTES = 20_000_000

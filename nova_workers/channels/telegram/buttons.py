@@ -6,8 +6,6 @@ from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
 from nova_workers.channels.port import Reply
 
-__all__ = ["Press", "keyboard", "read_press", "reply_target"]
-
 _MAX_DATA_BYTES = 64
 _MAX_LABEL_CHARS = 60
 _MAX_BUTTONS = 60

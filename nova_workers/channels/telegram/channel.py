@@ -35,8 +35,6 @@ from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.rendering import split_markdown, to_html
 from nova_workers.channels.telegram.sources import UpdateSource
 
-__all__ = ["TelegramChannel"]
-
 _log = structlog.get_logger(__name__)
 
 _EMPTY = "…"

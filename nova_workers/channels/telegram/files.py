@@ -8,8 +8,6 @@ from aiogram.types import BufferedInputFile, InputMediaAudio, InputMediaDocument
 from nova_workers.channels.port import File
 from nova_workers.channels.telegram.rendering import units
 
-__all__ = ["MAX_UPLOAD_BYTES", "Chat", "fits_caption", "is_voice", "media_of", "send_voice", "upload_s"]
-
 MAX_UPLOAD_BYTES = 50_000_000
 _MAX_PHOTO_BYTES = 10_000_000
 _MAX_CAPTION_UNITS = 1_024

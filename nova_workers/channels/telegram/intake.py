@@ -16,8 +16,6 @@ from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.buttons import read_press, reply_target
 from nova_workers.channels.telegram.media import MediaReader
 
-__all__ = ["Intake", "Pressed"]
-
 _log = structlog.get_logger(__name__)
 
 _COMMAND: Final = re.compile(r"/([a-z_]{1,32})(?:@([A-Za-z0-9_]+))?(?:\s+(.*))?\Z", re.DOTALL)

@@ -16,8 +16,6 @@ from nova_workers.channels.port import Attachment
 from nova_workers.channels.telegram.api import MAX_DOWNLOAD_BYTES, BotApi
 from nova_workers.client.retry import Retry
 
-__all__ = ["MediaReader", "Recording"]
-
 _FETCHING = Retry(attempts=4, base_s=0.5, max_s=4.0)
 _TEXT_SUFFIXES = frozenset(
     {".csv", ".css", ".htm", ".html", ".ini", ".js", ".json", ".log", ".md", ".py", ".sh", ".sql", ".toml", ".ts"}

@@ -7,8 +7,6 @@ from itertools import pairwise
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-__all__ = ["MAX_MESSAGE_UNITS", "split_markdown", "to_html", "units"]
-
 MAX_MESSAGE_UNITS = 4_096
 """Telegram's bound of a message, in UTF-16 code units of the shown text."""
 _PART_UNITS = 3_600

@@ -36,8 +36,6 @@ from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhoo
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 
-__all__ = ["serve_telegram"]
-
 _log = structlog.get_logger(__name__)
 
 _PATIENCE = Retry(attempts=10_000, base_s=0.5, max_s=30.0)

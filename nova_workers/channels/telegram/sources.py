@@ -16,8 +16,6 @@ from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.telegram.api import BotApi, ConflictingPoller
 from nova_workers.client.retry import Retry
 
-__all__ = ["Polling", "UpdateSource", "Webhook"]
-
 _log = structlog.get_logger(__name__)
 
 _ALLOWED = ["message", "callback_query"]

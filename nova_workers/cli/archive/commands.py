@@ -14,8 +14,6 @@ from nova_workers.cli.archive.reader import read_folder
 from nova_workers.cli.archive.writer import FolderWriter
 from nova_workers.cli.command import Session, remote
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _PRIVATE = 0o700

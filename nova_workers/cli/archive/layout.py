@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from nova_workers.base.errors import InvalidInput
 
-__all__ = ["LINE_KINDS", "NOTE_FIELDS", "PLAIN_LISTS", "dump", "place", "pretty", "skill_file"]
-
 LINE_KINDS: Final = {
     "threads": "thread",
     "thread_states": "state",

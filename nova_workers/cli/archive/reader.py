@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.archive.layout import LINE_KINDS, NOTE_FIELDS, PLAIN_LISTS, dump
 
-__all__ = ["read_folder"]
-
 Row = dict[str, Any]
 T = TypeVar("T")
 

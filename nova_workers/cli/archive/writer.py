@@ -12,8 +12,6 @@ from typing import Any
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.archive.layout import LINE_KINDS, NOTE_FIELDS, PLAIN_LISTS, dump, place, pretty, skill_file
 
-__all__ = ["FolderWriter"]
-
 Row = dict[str, Any]
 
 _PRIVATE = 0o600

@@ -17,8 +17,6 @@ from nova_workers.base.errors import ConfigurationError, Conflict, Unavailable
 from nova_workers.base.keys import BROKER_KEY_PREFIX, worker_presence, workers_index
 from nova_workers.devstack.home import lock_home
 
-__all__ = ["EmptyRedis", "unused_redis"]
-
 EmptyRedis = Callable[[], Awaitable[None]]
 """Deletes all keys of a fleet."""
 

@@ -23,8 +23,6 @@ from nova_workers.cli.backups.server import Server, on_server
 from nova_workers.cli.terminal.output import JsonOption, Output, age, stamp
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
 
-__all__ = ["app"]
-
 drop_database = part("models.rights.restored").drop_database
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)

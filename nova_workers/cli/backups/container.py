@@ -19,8 +19,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from nova_workers.base.errors import InvalidInput, NovaError
 from nova_workers.cli.backups.files import write_files
 
-__all__ = ["FORMAT", "Backup", "Manifest", "NotWritten", "open_backup", "write_backup"]
-
 FORMAT: Final = 1
 
 _DUMP = "database.dump"

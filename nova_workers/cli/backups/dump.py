@@ -26,8 +26,6 @@ from nova_workers.domain.upkeep.sql import catalog
 from nova_workers.ledger.database import Connection, PostgresDatabase
 from nova_workers.ledger.schema import schema_revision
 
-__all__ = ["back_up", "write_snapshot"]
-
 _AT_ONCE_BYTES = 1 << 20
 _STATEMENT_S = 6 * 3_600.0
 """The time for the count of the largest table."""

@@ -19,8 +19,6 @@ from typing import IO, Any, Final
 
 from nova_workers.base.errors import ConfigurationError, Conflict, InvalidInput
 
-__all__ = ["FilesWritten", "need_empty", "read_files", "write_files"]
-
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
 """What the kernel says of a file that is gone, or has become a link or a socket."""

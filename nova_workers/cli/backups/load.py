@@ -36,8 +36,6 @@ from nova_workers.domain.upkeep.sql.restored import (
 )
 from nova_workers.ledger.database import Database, PostgresDatabase
 
-__all__ = ["Loaded", "check_backup", "load_backup", "make_database"]
-
 migrate, ensure_login = part("models.migrate"), part("models.rights.logins").ensure_login
 _restored = part("models.rights.restored")
 create_database, finish_schema, prepare_server = (

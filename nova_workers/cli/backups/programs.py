@@ -14,8 +14,6 @@ from nova_workers.base.errors import ConfigurationError, NovaError
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.servers.binaries import postgres_programs
 
-__all__ = ["ProgramFailed", "Programs", "find_programs", "last_lines", "start", "without_password"]
-
 _ANY_OLDER = 17
 """From this version of the server on, programs of later versions fit too: those of 17 and later write settings into
 a restore that earlier servers refuse."""

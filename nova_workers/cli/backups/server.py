@@ -14,8 +14,6 @@ from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.supervisor import Supervisor
 from nova_workers.ledger.database import PostgresDatabase
 
-__all__ = ["Server", "on_server", "refuse_pooler"]
-
 Say = Callable[[str], None]
 
 

@@ -11,8 +11,6 @@ from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.orders import AiWorkResultV1, CopyProposalArtifact, EngineTrace, build_order
 
-__all__ = ["show_order"]
-
 _HEADLINE = "Stop carrying the system in your head"
 
 

@@ -31,8 +31,6 @@ from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, T
 from nova_workers.devstack.home import StackState, flower_password, lock_home
 from nova_workers.devstack.stack import Stack, StackOptions
 
-__all__ = ["main"]
-
 AGENT = "nova"
 FACT = "our release day is Thursday"
 QUESTION = "When is our release day?"

@@ -16,8 +16,6 @@ from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, T
 from nova_workers.devstack.commands import FLOWER_MAX_TASKS
 from nova_workers.devstack.home import FLOWER_USER, StackState
 
-__all__ = ["FlowerTask", "flower_table", "flower_tasks", "ledger_table", "messages_table", "process_table"]
-
 _TIMEOUT_S = 10.0
 _FLOWER_ROWS = 12
 

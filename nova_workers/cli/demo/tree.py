@@ -12,8 +12,6 @@ from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate, OrchestrationTree, TreeAgent
 
-__all__ = ["show_tree"]
-
 _TASK = (
     "Prepare our release with two workers, one for each part, and sum up in two sentences: (1) write one sentence for "
     "the changelog; (2) write one sentence for the announcement."

@@ -13,8 +13,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.events import StreamEnd, StreamError, Token, ToolStatus
 from nova_workers.contracts.http.wire import RunView
 
-__all__ = ["Watched", "ms_since", "watch_run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Watched:

@@ -14,8 +14,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView
 
-__all__ = ["show_task", "show_trigger"]
-
 _TITLE = "Write the note for our release"
 _HOW = "A small one, for a demonstration: decide all of it yourself, ask nobody, and use no other tools."
 _STEPS = ("Choose a name for the release", "Write one sentence about it", "Read it once more")

@@ -11,8 +11,6 @@ from nova_workers.cli.terminal.output import stamp
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.fleet import FleetView, HeldRuns, ProviderRest, QueuedGroup, SwitchView
 
-__all__ = ["check_api", "check_console"]
-
 _MOST_NAMED = 3
 
 

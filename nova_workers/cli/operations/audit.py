@@ -18,9 +18,6 @@ from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, 
 from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
 
-__all__ = ["app"]
-
-
 app = group("See what was changed, and by whom. Without a command: list.", lists=True)
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")]

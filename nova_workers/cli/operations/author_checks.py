@@ -21,8 +21,6 @@ from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.ledger.database import PostgresDatabase
 
-__all__ = ["check_authors"]
-
 _CONFIGURATION = "the configuration of orchestrations"
 _SCOPES: tuple[AuthorScope, ...] = ("trust", "secrets")
 _PAGE = 100

@@ -10,8 +10,6 @@ from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.operations.processes import become_part
 from nova_workers.cli.target import find_target
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,

@@ -20,8 +20,6 @@ from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.cli.terminal.output import age
 from nova_workers.contracts.http.fleet import WorkerView
 
-__all__ = ["REDIS_AWAY", "check_broker", "open_redis"]
-
 REDIS_AWAY = (RedisError, OSError, ValueError, TypeError)
 """What a Redis that does not answer raises, and an address whose parameters the client does not know."""
 

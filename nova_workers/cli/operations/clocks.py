@@ -2,8 +2,6 @@
 
 from nova_workers.cli.operations.findings import Finding
 
-__all__ = ["skew"]
-
 MAX_SKEW_S = 2.0
 """Leases last 30 s and are renewed after 10 s: two seconds are harmless, and above the error of NTP."""
 

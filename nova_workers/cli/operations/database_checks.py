@@ -15,8 +15,6 @@ from nova_workers.domain.upkeep.sql.cursors import tenants_behind
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.schema import read_schema, schema_head
 
-__all__ = ["check_database"]
-
 AUDIT_ROLE = part("models.rights.audit_chain").AUDIT_ROLE
 
 MIN_POSTGRES = 150_000

@@ -24,8 +24,6 @@ from nova_workers.cli.target import Servers, Target, find_servers, find_target, 
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
 
-__all__ = ["app", "examine"]
-
 T = TypeVar("T")
 
 _DISK_S = 10.0

@@ -12,8 +12,6 @@ import typer
 from nova_workers.base.errors import NovaError, in_one_line
 from nova_workers.cli.terminal.output import Output
 
-__all__ = ["Finding", "isolated", "report"]
-
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 _LONGEST_S = 20.0
 """The longest time of a check: four of the client's slowest answers from a server that is away."""

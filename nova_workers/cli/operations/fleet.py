@@ -12,8 +12,6 @@ from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Heading, age, short, stamp
 from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
 
-__all__ = ["app"]
-
 app = group("See depth and workers; pause and resume.")
 
 _REASONS: Mapping[RestReason, str] = {

@@ -11,8 +11,6 @@ from nova_workers.cli.terminal.output import Facts, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.keys import KeyCreate, KeyIdentity, KeyView, Scope
 
-__all__ = ["app"]
-
 app = group("Make and revoke API keys.")
 
 _DEFAULT_SCOPES = KeyCreate(name="any").scopes

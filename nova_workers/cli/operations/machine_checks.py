@@ -11,8 +11,6 @@ from nova_workers.base.observability.machine import lost_with, short_of_room, sp
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Servers
 
-__all__ = ["check_disks", "check_embedded", "check_variables"]
-
 _GB = 1_000_000_000
 
 

@@ -16,8 +16,6 @@ from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.devstack.first_start import make_first_key
 from nova_workers.devstack.home import write_private
 
-__all__ = ["app"]
-
 migrations, ensure_login = part("models.migrate"), part("models.rights.logins").ensure_login
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)

@@ -10,8 +10,6 @@ from nova_workers.domain.orchestrations.rules.config.values import Orchestration
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.domain.orchestrations.rules.spawning.granting import withheld
 
-__all__ = ["check_orchestrations"]
-
 _SECTION = "capability_profiles"
 _LATEST = 100
 _ROLES: tuple[AgentRole, ...] = ("WORKER", "EXPERT", "REVIEWER")

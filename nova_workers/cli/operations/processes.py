@@ -27,8 +27,6 @@ from nova_workers.devstack.commands import (
 from nova_workers.devstack.environments import FleetProcessKind, environment_for
 from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, FLOWER_USER, flower_password
 
-__all__ = ["app", "become_part"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

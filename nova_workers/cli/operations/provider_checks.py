@@ -8,8 +8,6 @@ from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
 
-__all__ = ["check_providers"]
-
 _PAGE = 100
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from nova_workers.cli.operations.findings import Finding
 
-__all__ = ["check_info"]
-
 MIN_REDIS = (7,)
 """The first with `BLMPOP`. Valkey gives the version of Redis whose commands it has, beside its own."""
 

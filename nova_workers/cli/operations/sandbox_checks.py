@@ -13,8 +13,6 @@ from nova_workers.bootstrap.shell.sandbox import sandbox_of
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.contracts.http.fleet import SandboxTrial, WorkerView
 
-__all__ = ["check_sandbox_here", "check_sandboxes"]
-
 _FIX_NONE = (
     "commands of tenants with ceilings are refused there. Install bubblewrap, or let the workers make user "
     "namespaces or use Landlock; or give such tenants workers with a container of their own, and lift the "

@@ -12,8 +12,6 @@ from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.overview.budgets import BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
-__all__ = ["app", "bounds", "tenant_facts"]
-
 app = group("See and change a tenant's settings.")
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's id; needs the operator scope.")]

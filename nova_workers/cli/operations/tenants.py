@@ -12,8 +12,6 @@ from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantView
 
-__all__ = ["app"]
-
 app = group("Make, see, change and end tenants; needs a key with the scope operator.")
 
 _LISTS = ("directories", "engines", "mcp_commands")

@@ -19,8 +19,6 @@ from nova_workers.contracts.events import StreamEnd, StreamStart, Waiting
 from nova_workers.contracts.orchestration.events import AgentStateChanged, TreeRecord
 from nova_workers.contracts.waits import ANSWERABLE, AskApproval, AskUser, WaitView
 
-__all__ = ["Questions"]
-
 _MOST_INPUT_CHARS = 4_000
 
 

@@ -10,8 +10,6 @@ from nova_workers.cli.terminal.output import printable, short
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.http.orchestrations import FileChange
 
-__all__ = ["app", "note_changes"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _WHY_CHARS = 300

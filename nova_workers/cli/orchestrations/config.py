@@ -16,8 +16,6 @@ from nova_workers.domain.orchestrations.rules.config.parsing import MODELS_FILE,
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 
-__all__ = ["app"]
-
 app = group("Check, show and replace the configuration of orchestrations.")
 
 _STDIN = "-"

@@ -11,8 +11,6 @@ from rich.text import Text
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.cli.terminal.output import printable
 
-__all__ = ["REDRAWS_A_SECOND", "Drawing"]
-
 REDRAWS_A_SECOND = 4
 _PROMPT_LINES = 3
 """Lines below the tree while a question is asked: the prompt, and two that a long answer may take."""

@@ -15,8 +15,6 @@ from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.orchestrations import MasterCall, MasterReply, OrchestrationCreate, OrchestrationView
 from nova_workers.contracts.orchestration import TASK_COMPLETE
 
-__all__ = ["ExternalMaster"]
-
 _WAIT_FOR_MESSAGE = "wait_for_message"
 _TIMEOUT = "timeout"
 

@@ -14,8 +14,6 @@ from nova_workers.base.child_process import Bounds, run_child
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.http.orchestrations import MasterReply
 
-__all__ = ["ASK_USER", "LOCAL_TOOLS", "RUN_BASH", "ask_user", "run_bash"]
-
 ASK_USER = "ask_user"
 RUN_BASH = "run_bash"
 _TIMEOUT_S = 600.0

@@ -26,8 +26,6 @@ from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.cli.orchestrations.local_tools import ASK_USER, LOCAL_TOOLS, RUN_BASH, ask_user, run_bash
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
 
-__all__ = ["PROGRESS_EVERY_S", "app", "build_server"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 PROGRESS_EVERY_S = 10.0

@@ -30,8 +30,6 @@ from nova_workers.domain.orchestrations.rules.models.programs import (
 )
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 
-__all__ = ["app"]
-
 app = group("Models that orchestrations choose from. Without a command: those that can be had.", lists=True)
 
 _COLUMNS: tuple[Heading, ...] = (

@@ -10,8 +10,6 @@ from nova_workers.cli.orchestrations.watching import watch
 from nova_workers.cli.talk.send import parse_metadata, read_message
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

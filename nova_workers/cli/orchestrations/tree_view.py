@@ -21,8 +21,6 @@ from nova_workers.contracts.orchestration.events import (
 )
 from nova_workers.contracts.waits import ANSWERABLE
 
-__all__ = ["TreeView"]
-
 _WAITS = "waits for a person"
 _STYLES = {"COMPLETED": "green", "FAILED": "red", "KILLED": "red", "RUNNING": "cyan"}
 _MARKS = {"COMPLETED": "✓", "FAILED": "✗", "KILLED": "✗", "RUNNING": "●"}

@@ -19,8 +19,6 @@ from nova_workers.contracts.http.orchestrations import (
     OrchestrationView,
 )
 
-__all__ = ["app"]
-
 IdArgument = Annotated[str, typer.Argument(metavar="ORCHESTRATION", help="The id.")]
 FollowOption = Annotated[bool, typer.Option("--follow", help="Watch it to its end.")]
 

@@ -15,8 +15,6 @@ from nova_workers.cli.orchestrations.drawing import Drawing
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.cli.terminal.output import money
 
-__all__ = ["Pace", "watch"]
-
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 

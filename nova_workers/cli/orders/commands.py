@@ -9,8 +9,6 @@ from nova_workers.cli.orders import policies, secrets, work_orders
 from nova_workers.cli.resources import group
 from nova_workers.contracts.orders.definitions import json_schema, typescript
 
-__all__ = ["app"]
-
 app = group("Work orders, their policies and secrets.")
 app.add_typer(work_orders.app)
 app.add_typer(policies.app, name="policies")

@@ -7,8 +7,6 @@ import yaml
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.terminal.text_input import read_text
 
-__all__ = ["read_document"]
-
 _STDIN = "-"
 
 

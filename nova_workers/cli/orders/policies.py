@@ -13,8 +13,6 @@ from nova_workers.cli.terminal.paging import Column, Rows, show_page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut
 from nova_workers.domain.orders.rules.policies.parsing import parse_policy
 
-__all__ = ["app"]
-
 app = group("List, show, check, store and delete policies of work orders.")
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="The policy's id.")]

@@ -9,8 +9,6 @@ from nova_workers.cli.resources import deletion, group
 from nova_workers.cli.terminal.paging import Column, Rows, show_page
 from nova_workers.contracts.http.order_policies import MAX_PREVIOUS_VALID_HOURS, OrderSecretCreate, OrderSecretView
 
-__all__ = ["app"]
-
 app = group("Make, list and delete the secrets of the keys of work orders.")
 
 

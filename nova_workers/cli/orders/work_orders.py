@@ -16,8 +16,6 @@ from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _UNKEYED = "to-be-derived"

@@ -19,8 +19,6 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResult, ToolResults
 
-__all__ = ["app"]
-
 app = group("List, follow, edit, cancel and retry runs.")
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id.")]

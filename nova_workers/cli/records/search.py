@@ -9,8 +9,6 @@ from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Output, stamp
 from nova_workers.contracts.http.history import MAX_HITS, SearchHit
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]

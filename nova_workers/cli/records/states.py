@@ -11,8 +11,6 @@ from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.resources import group
 from nova_workers.contracts.http.thread_states import ThreadStatePatch, ThreadStateReplace, ThreadStateView
 
-__all__ = ["app"]
-
 app = group("Read and change a thread's state document, which its agent reads and changes too.")
 
 ThreadArgument = Annotated[str, typer.Argument(help="The thread's id.")]

@@ -18,8 +18,6 @@ from nova_workers.client import iterate
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFork, ThreadPatch, ThreadView
 
-__all__ = ["app"]
-
 app = group("List, read, import, fork and delete conversations.")
 
 app.add_typer(states.app, name="state")

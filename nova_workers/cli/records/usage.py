@@ -9,8 +9,6 @@ from nova_workers.cli.terminal.chart import BAR_CELLS, bar
 from nova_workers.cli.terminal.output import Output, money
 from nova_workers.contracts.http.usage_report import MAX_USAGE_DAYS, UsageGrouping, UsageReport, UsageSum
 
-__all__ = ["app", "bar_cells", "show_report"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _MIN_BAR_CELLS = 8

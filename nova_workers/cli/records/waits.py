@@ -16,8 +16,6 @@ from nova_workers.contracts.waits import (
     WaitView,
 )
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

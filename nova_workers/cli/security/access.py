@@ -14,17 +14,6 @@ from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.contracts.http.fleet import WorkerView
 
-__all__ = [
-    "Operation",
-    "check_key",
-    "check_other_tenant",
-    "check_routes",
-    "check_unknown_ids",
-    "check_worker_sandboxes",
-    "check_wrong_keys",
-    "operations_of",
-]
-
 _AT_ONCE: Final = 8
 _MOST_OF_A_LIST: Final = 5
 _MOST_WAITS: Final = 3

@@ -7,8 +7,6 @@ from http import HTTPStatus
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.security.raw import send_raw, written
 
-__all__ = ["check_bounds"]
-
 _PROMPT_S = 10.0
 """The time for an answer that needs no further byte of the client."""
 _HEAD_BYTES = 256 * 1024

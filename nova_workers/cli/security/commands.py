@@ -11,8 +11,6 @@ from nova_workers.cli.security.raw import loopback
 from nova_workers.cli.security.walls import check_walls
 from nova_workers.cli.target import read_state
 
-__all__ = ["app"]
-
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="Try the walls of a fleet from outside."
 )

@@ -8,8 +8,6 @@ import httpx2
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.security.raw import loopback
 
-__all__ = ["check_console_wall", "check_flower_wall", "check_headers", "check_metrics", "check_transport"]
-
 _NONE_OF = ("unsafe-inline", "unsafe-eval")
 _ELSEWHERE: Final = "https://elsewhere.invalid"
 _GUARDED_PATHS = ("/healthz", "/v1/whoami", "/docs")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["Outcome", "loopback", "send_raw", "written"]
-
 _CONNECT_S: Final = 10.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 

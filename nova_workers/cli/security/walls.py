@@ -26,8 +26,6 @@ from nova_workers.cli.security.exposure import (
 )
 from nova_workers.cli.target import Target
 
-__all__ = ["check_walls"]
-
 
 async def check_walls(
     target: Target,

@@ -7,8 +7,6 @@ from nova_workers.cli.terminal.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import RunAnswer
 
-__all__ = ["OTHER", "choices", "read_answer", "wait_line"]
-
 OTHER = "…"
 """Stands for an answer that is none of the options."""
 

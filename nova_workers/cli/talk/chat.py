@@ -21,8 +21,6 @@ from nova_workers.cli.terminal.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.http.wire import StatelessRunCreate
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _HELP = "\n".join(f"{name:10}{what}" for name, what in COMMANDS.items())

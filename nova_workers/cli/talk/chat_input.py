@@ -14,8 +14,6 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-__all__ = ["COMMANDS", "CommandCompleter", "Messages", "message_of", "messages", "typed_lines"]
-
 PROMPT = "> "
 
 COMMANDS = {

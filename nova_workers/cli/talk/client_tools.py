@@ -21,8 +21,6 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.run_options import ClientTool
 from nova_workers.contracts.waits import CallClientTool, ToolResult, ToolResults
 
-__all__ = ["LocalTools", "read_tools"]
-
 _MOST_BYTES: Final = 1_000_000
 """How much of a command's output is kept."""
 _MOST_AT_ONCE: Final = 8

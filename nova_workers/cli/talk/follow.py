@@ -15,8 +15,6 @@ from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd, Waiting
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 
-__all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
-
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 

@@ -37,8 +37,6 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveView", "cost_line", "limit_line", "outage_line", "tool_line"]
-
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
 _TAIL_CHARS = 60

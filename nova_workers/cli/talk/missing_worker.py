@@ -9,8 +9,6 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.command import Session
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE
 
-__all__ = ["missing_worker_noted"]
-
 _FIRST_LOOK_S = 2.0
 _LOOK_EVERY_S = 5.0
 

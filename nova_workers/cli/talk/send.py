@@ -19,8 +19,6 @@ from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.contracts.events import Usage, Waiting
 from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
 
-__all__ = ["app", "parse_metadata", "read_message"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

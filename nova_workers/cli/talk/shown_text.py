@@ -5,8 +5,6 @@ from typing import NamedTuple
 from nova_workers.client.run_text import RunText
 from nova_workers.contracts.events import AssistantMessage, Event, Restart, Step, StreamEnd, StreamStart, Token
 
-__all__ = ["Piece", "ShownText"]
-
 
 class Piece(NamedTuple):
     """What an event changes in the text that is shown."""

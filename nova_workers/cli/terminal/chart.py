@@ -1,7 +1,5 @@
 """Bars of characters: readable without colour."""
 
-__all__ = ["BAR_CELLS", "bar"]
-
 BAR_CELLS = 20
 
 

@@ -8,8 +8,6 @@ from rich.segment import Segment
 
 from nova_workers.cli.terminal.output import printable
 
-__all__ = ["SafeMarkdown"]
-
 
 class SafeMarkdown:
     """A renderable, without control characters.

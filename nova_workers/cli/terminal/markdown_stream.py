@@ -8,8 +8,6 @@ from rich.console import Console
 
 from nova_workers.cli.terminal.markdown import SafeMarkdown
 
-__all__ = ["MarkdownStream"]
-
 _HELD_LINES = 2
 """Rendered lines at the end of a block that more text may still change: the last wraps, the one before may join it."""
 

@@ -9,8 +9,6 @@ from pydantic import BaseModel
 from nova_workers.cli.terminal.output import Output, Shown
 from nova_workers.contracts.bodies import Page
 
-__all__ = ["Column", "CursorOption", "LimitOption", "Rows", "show_page"]
-
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Most rows.")]
 CursorOption = Annotated[str | None, typer.Option("--cursor", help="The next_cursor of the page before.")]
 

@@ -6,8 +6,6 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-__all__ = ["Heading", "Layout", "lay_out"]
-
 Heading = str | tuple[str, Literal["text", "fold", "spare"]]
 """A table's column: its heading, and what happens to it if space is short. ``text`` is cut with an ellipsis,
 ``fold`` continues in further lines, ``spare`` is left out; every other is shown whole."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from nova_workers.base.errors import InvalidInput
 
-__all__ = ["blame_file", "read_text"]
-
 
 @contextmanager
 def blame_file(file: str | None) -> Generator[None]:

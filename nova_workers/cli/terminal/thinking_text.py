@@ -1,7 +1,5 @@
 """Extended thinking on a terminal: lines of its own with a bar in front, so that none looks like the answer."""
 
-__all__ = ["ThinkingText"]
-
 _BAR = "│ "
 
 

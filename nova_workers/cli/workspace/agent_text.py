@@ -14,17 +14,6 @@ from nova_workers.cli.terminal.output import Facts, age, stamp
 from nova_workers.contracts.agents import AgentSpec, ApprovalRule, CapabilityGrant, SubagentSpec
 from nova_workers.contracts.http.wire import AgentView
 
-__all__ = [
-    "agent_facts",
-    "agent_yaml",
-    "changed_fields",
-    "diff_lines",
-    "parse_object",
-    "read_spec",
-    "regranted",
-    "text_or_file",
-]
-
 _DEFAULT = "the fleet's default"
 
 

@@ -23,8 +23,6 @@ from nova_workers.cli.workspace.agent_text import (
 from nova_workers.contracts.http.agents import AgentRename
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
-__all__ = ["app"]
-
 app = group("List, make and change agents.")
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}

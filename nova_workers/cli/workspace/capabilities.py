@@ -9,8 +9,6 @@ from nova_workers.base.errors import missing
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import short
 
-__all__ = ["app"]
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 

@@ -13,8 +13,6 @@ from nova_workers.cli.terminal.output import printable, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.deliveries import SentFileView
 
-__all__ = ["app"]
-
 app = group("List, fetch and delete files of agents.")
 
 

@@ -12,8 +12,6 @@ from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, 
 from nova_workers.client import iterate
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView
 
-__all__ = ["app", "describe"]
-
 _CLOSABLE: tuple[DeliveryKind, ...] = ("notification", "file", "note")
 _PAGE = 200
 

@@ -10,8 +10,6 @@ from nova_workers.cli.terminal.output import short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.memories import MemoryCreate, MemoryView
 
-__all__ = ["app"]
-
 app = group("List, add and delete what agents remember.")
 
 listing(

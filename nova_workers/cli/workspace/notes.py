@@ -12,8 +12,6 @@ from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, 
 from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
 
-__all__ = ["app"]
-
 app = group("Read, write, share and delete the documents of agents.")
 
 _NONE_SHARED = "No notes are shared. `nova notes list --drafts` shows the others."

@@ -12,8 +12,6 @@ from nova_workers.cli.resources import deletion, group, listing
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretPut, SecretView
 
-__all__ = ["app"]
-
 app = group("Set and delete secrets of agents; values are never shown.")
 
 NameArgument = Annotated[str, typer.Argument(help="Capital letters, digits and underscores, such as GITHUB_TOKEN.")]

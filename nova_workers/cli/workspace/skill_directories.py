@@ -18,8 +18,6 @@ from nova_workers.contracts.skills import (
 )
 from nova_workers.domain.skills.rules.format import check_files, parse_skill_md
 
-__all__ = ["read_skill", "write_skill"]
-
 _PASSED_OVER = frozenset({"__pycache__", "node_modules"})
 
 

@@ -13,8 +13,6 @@ from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.skill_directories import read_skill, write_skill
 from nova_workers.contracts.skills import SkillDetail, SkillView
 
-__all__ = ["app"]
-
 app = group("The library of skills for agents.")
 
 SkillArgument = Annotated[str, typer.Argument(help="The skill's name.")]

@@ -7,8 +7,6 @@ from typing import Any
 from nova_workers.cli.terminal.output import Facts, Output, short, stamp
 from nova_workers.contracts.http.tasks import TaskChangeView, TaskView
 
-__all__ = ["change_words", "show_task"]
-
 _WORDS_CHARS = 60
 
 

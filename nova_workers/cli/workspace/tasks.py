@@ -28,8 +28,6 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 
-__all__ = ["app"]
-
 app = group("List, make, follow and end the work that agents own.")
 
 TaskArgument = Annotated[int, typer.Argument(min=1, max=MAX_TASK_ID, help="The task's number.")]

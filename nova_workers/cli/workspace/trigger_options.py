@@ -8,8 +8,6 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 
-__all__ = ["TriggerArgument", "TriggerOptions"]
-
 TriggerArgument = Annotated[str, typer.Argument(help="The trigger's id.")]
 
 

@@ -21,8 +21,6 @@ from nova_workers.contracts.http.triggers import (
     TriggerView,
 )
 
-__all__ = ["app"]
-
 app = group("Start agents at times or on demand.")
 
 _SHOWN_FIRINGS = 3

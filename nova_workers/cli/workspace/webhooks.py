@@ -20,8 +20,6 @@ from nova_workers.contracts.http.webhooks import (
     WebhookView,
 )
 
-__all__ = ["app"]
-
 app = group("Notify other programs of what happens here.")
 
 _LOOK_S = 0.2

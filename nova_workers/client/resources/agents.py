@@ -14,8 +14,6 @@ from nova_workers.contracts.http.agents import (
 )
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
-__all__ = ["Agents"]
-
 
 class Agents:
     """``/v1/agents``."""

@@ -8,8 +8,6 @@ from nova_workers.client.connection import lines_of
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 
-__all__ = ["Archives"]
-
 _END = b'{"table": "end"'
 
 

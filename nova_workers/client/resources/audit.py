@@ -10,8 +10,6 @@ from nova_workers.client.transport import Params
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditEventView
 
-__all__ = ["AuditLog"]
-
 
 class AuditLog(AuditCalls):
     """``/v1/audit``: what was changed, and by whom."""

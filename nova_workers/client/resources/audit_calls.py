@@ -7,8 +7,6 @@ from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
 
-__all__ = ["AuditCalls"]
-
 
 class AuditCalls:
     """``/v1/audit``."""

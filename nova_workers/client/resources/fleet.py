@@ -11,8 +11,6 @@ from nova_workers.contracts.http.fleet import (
     QueuedView,
 )
 
-__all__ = ["Fleet"]
-
 
 class Fleet:
     """``/v1/fleet``."""

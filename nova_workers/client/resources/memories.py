@@ -8,8 +8,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.history import SearchResult
 from nova_workers.contracts.http.memories import MemoryCreate, MemoryView
 
-__all__ = ["History", "Memories"]
-
 
 class Memories:
     """``/v1/memories``."""

@@ -21,8 +21,6 @@ from nova_workers.contracts.http.orchestrations import (
     OrchestrationView,
 )
 
-__all__ = ["OrchestrationCalls"]
-
 
 class OrchestrationCalls:
     """``/v1/orchestrations``."""

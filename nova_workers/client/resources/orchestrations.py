@@ -16,8 +16,6 @@ from nova_workers.contracts.orchestration.events import (
     tree_record_adapter,
 )
 
-__all__ = ["Orchestrations"]
-
 _PATH = "/v1/orchestrations"
 _NO_MORE_EVENTS = 204
 

@@ -5,8 +5,6 @@ from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut, PolicyView
 
-__all__ = ["WorkOrderPolicies"]
-
 
 class WorkOrderPolicies:
     """``/v1/work-order-policies``."""

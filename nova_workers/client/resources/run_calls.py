@@ -11,8 +11,6 @@ from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResults, WaitView
 
-__all__ = ["RunCalls"]
-
 
 class RunCalls:
     """``/v1/runs``."""

@@ -27,8 +27,6 @@ from nova_workers.contracts.http.wire import (
     StatelessRunCreate,
 )
 
-__all__ = ["Runs"]
-
 NO_MORE_EVENTS = 204
 """The API's answer to a client that already has the final event."""
 

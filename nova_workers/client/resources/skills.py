@@ -5,8 +5,6 @@ from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 
-__all__ = ["Skills"]
-
 
 class Skills:
     """``/v1/skills``."""

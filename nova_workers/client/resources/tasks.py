@@ -20,8 +20,6 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.contracts.http.wire import RunView
 
-__all__ = ["Tasks"]
-
 
 class Tasks:
     """``/v1/tasks``: structured work that agents own."""

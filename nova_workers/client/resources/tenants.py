@@ -6,8 +6,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
 
-__all__ = ["Tenants"]
-
 
 class Tenants:
     """A tenant's settings and budgets."""

@@ -4,8 +4,6 @@ from nova_workers.client.headers import idempotency
 from nova_workers.client.resources.thread_calls import ThreadCalls
 from nova_workers.contracts.http.wire import ThreadCreate, ThreadView
 
-__all__ = ["Threads"]
-
 _IMPORT_S = 120.0
 """The time for the answer to an import of messages."""
 

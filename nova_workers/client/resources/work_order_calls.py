@@ -7,8 +7,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
 from nova_workers.contracts.orders.result import AiWorkResultV1
 
-__all__ = ["WorkOrderCalls"]
-
 
 class WorkOrderCalls:
     """``/v1/work-orders``."""

@@ -45,8 +45,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyIdentity, SignIn, SignInCreate
 
-__all__ = ["SyncNovaClient"]
-
 
 class _Readiness(BaseModel):
     ready: bool

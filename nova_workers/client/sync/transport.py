@@ -19,8 +19,6 @@ from nova_workers.client.problems import error_of_response, error_of_transport, 
 from nova_workers.client.retry import Attempts, Retry
 from nova_workers.client.sync.connection import Http, chunks_of, sleep
 
-__all__ = ["EventSource", "Params", "Transport"]
-
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 

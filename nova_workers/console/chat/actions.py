@@ -25,8 +25,6 @@ from nova_workers.contracts.http.wire import (
     TurnView,
 )
 
-__all__ = ["ROUTES"]
-
 
 async def cancel(request: Request) -> Response:
     """Cancel a run."""

@@ -14,8 +14,6 @@ from nova_workers.console.chat.transcript import Conversation, ShownTurn, load_c
 from nova_workers.console.live import DONE, Change
 from nova_workers.contracts.http.wire import RunView, ThreadView
 
-__all__ = ["LISTED_THREADS", "follow_thread"]
-
 _WATCH_S = 1.5
 """How often the thread is looked at for runs that other clients started. Those of this page are followed at once."""
 _THREADS_EVERY = 3

@@ -10,8 +10,6 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 
-__all__ = ["GrowingMarkdown", "Growth", "code_of"]
-
 _FENCES = ("```", "~~~")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 

@@ -28,8 +28,6 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveCall", "LiveRun"]
-
 
 @dataclass(frozen=True, slots=True)
 class LiveCall:

@@ -10,8 +10,6 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.console.forms import Form, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
 
-__all__ = ["IMAGES", "MAX_FILES", "message_of", "read_message"]
-
 MAX_FILES = 20
 _MAX_TEXT_BYTES = 8 * 1024 * 1024
 

@@ -12,8 +12,6 @@ from nova_workers.contracts.content import text_of
 from nova_workers.contracts.deliveries import SentFileView
 from nova_workers.contracts.http.wire import ToolCallView, TurnView
 
-__all__ = ["SentFile", "files_of_call", "load_files"]
-
 _FILE_ID = re.compile(r"\bfile_[0-9A-HJKMNP-TV-Z]{26}\b")
 _MOST = 200
 """Most files of a thread that are looked through, the newest."""

@@ -10,8 +10,6 @@ from nova_workers.console.chat.live_run import LiveRun
 from nova_workers.console.live import Change
 from nova_workers.console.markdown import to_html
 
-__all__ = ["Renderer", "Tail"]
-
 
 class Renderer(Protocol):
     """Makes HTML of values with a macro of the chat's templates."""

@@ -14,8 +14,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, ToolCallView, TurnView, UsageView
 
-__all__ = ["Conversation", "Part", "ShownTurn", "load_conversation", "said_text"]
-
 PAGE_TURNS = 20
 _NEW_TURNS = 2
 """While a conversation is open, one turn is under way, and one ended just now."""

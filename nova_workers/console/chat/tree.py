@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.http.overview.forks import ForkedThread, ForkTreeView
 
-__all__ = ["Drawing", "draw_tree"]
-
 _LANE, _STEP, _MARGIN = 16.0, 14.0, 10.0
 _MOST_HEIGHT = 420.0
 _LEAST_DOT_STEP = 7.0

@@ -7,8 +7,6 @@ from typing import assert_never
 from nova_workers.base.vocabulary import ENDED_TURNS, StopReason
 from nova_workers.contracts.http.wire import RunView, TurnView
 
-__all__ = ["Outcome", "outcome_of"]
-
 _LIMITS: Mapping[str, str] = {
     "turns": "The turn ended at its limit of model calls.",
     "tokens": "The turn ended at its limit of tokens.",

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-__all__ = ["Series", "lines", "stacked_bars"]
-
 _WIDTH, _HEIGHT, _TOP, _BOTTOM = 600.0, 140.0, 16.0, 20.0
 _GAP = 0.2
 """Between two bars, as a part of their width."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-__all__ = ["Mark", "time_axis"]
-
 _WIDTH, _HEIGHT, _MARGIN, _LINE_Y = 1000, 64, 20, 30
 _TICKS_MIN = (1, 5, 15, 30, 60, 180, 360, 720, 1_440, 10_080, 43_200, 525_600)
 _TICKS = tuple(timedelta(minutes=minutes) for minutes in _TICKS_MIN)

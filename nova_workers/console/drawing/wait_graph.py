@@ -8,8 +8,6 @@ from markupsafe import Markup
 from nova_workers.console.formats import brief
 from nova_workers.contracts.http.orchestrations import TreeAgent
 
-__all__ = ["Wait", "WaitGraph", "draw_waits"]
-
 PERSON = "a person"
 _MAX_DRAWN = 60
 """A graph of more agents is not readable; its list is."""

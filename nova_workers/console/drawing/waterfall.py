@@ -8,8 +8,6 @@ from markupsafe import Markup
 
 from nova_workers.contracts.http.overview.timeline import RunTimeline, TimelineStep
 
-__all__ = ["Bar", "waterfall"]
-
 _WIDTH, _HEIGHT = 1000.0, 14.0
 _LEAST_WIDTH = 3.0
 """So that what took no time is visible."""

@@ -26,8 +26,6 @@ from nova_workers.console.pages import (
     work_orders,
 )
 
-__all__ = ["PAGES"]
-
 PAGES: tuple[PageModule, ...] = (
     sign_in.PAGE,
     # Work

@@ -13,8 +13,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 
-__all__ = ["PAGE"]
-
 _PLACES: Final[Mapping[str, str]] = {
     "agent": "/agents/",
     "note": "/notes/",

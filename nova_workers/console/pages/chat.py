@@ -26,8 +26,6 @@ from nova_workers.console.state import client_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import StatelessRunCreate
 
-__all__ = ["PAGE"]
-
 _INLINE = IMAGES | {"application/pdf"}
 _MEDIA_CACHE = "private, max-age=86400, immutable"
 

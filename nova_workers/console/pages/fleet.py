@@ -22,8 +22,6 @@ from nova_workers.console.state import client_of
 from nova_workers.contracts.http.fleet import FleetPause
 from nova_workers.contracts.http.tenants import TenantChange
 
-__all__ = ["PAGE"]
-
 
 async def show(request: Request) -> Response:
     """Show the fleet."""

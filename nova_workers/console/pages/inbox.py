@@ -14,8 +14,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 
-__all__ = ["PAGE"]
-
 _KINDS = ("question", "approval", "notification", "file", "note")
 
 

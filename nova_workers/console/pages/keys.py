@@ -15,8 +15,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.keys import KeyCreate, Scope
 
-__all__ = ["PAGE"]
-
 _USUAL = ("runs", "agents", "workspace")
 
 

@@ -13,8 +13,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.memories import MemoryCreate
 
-__all__ = ["PAGE"]
-
 
 async def show_list(request: Request) -> Response:
     """Show a page of memories, newest first, and save a new one."""

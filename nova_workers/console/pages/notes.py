@@ -18,8 +18,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteView
 
-__all__ = ["PAGE"]
-
 _FLAGS = {"yes": True, "no": False}
 
 

@@ -18,8 +18,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.history import MAX_HITS, SearchResult
 
-__all__ = ["PAGE"]
-
 _WORD = re.compile(r"\w+")
 _PREFIX_CHARS = 4
 """From so many letters on, the search also finds longer words that begin so."""

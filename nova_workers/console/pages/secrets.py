@@ -17,8 +17,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN, SecretPut, SecretRotation
 
-__all__ = ["PAGE"]
-
 
 async def show(request: Request) -> Response:
     """Show the names, and the form for a value; with `name`, to replace that one's."""

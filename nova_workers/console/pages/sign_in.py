@@ -17,8 +17,6 @@ from nova_workers.console.sessions import Session
 from nova_workers.console.state import client_of, client_with, session_of, state_of
 from nova_workers.contracts.http.keys import SignIn
 
-__all__ = ["PAGE"]
-
 _YEAR_S = 31_536_000
 _MAX_SIGN_IN_BYTES = 16 * 1024
 """The limit of a request that anyone may send."""

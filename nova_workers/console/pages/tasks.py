@@ -28,8 +28,6 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
 )
 
-__all__ = ["PAGE"]
-
 _COLUMNS: tuple[TaskStatus, ...] = ("draft", "active", "done", "canceled")
 _CARDS = 25
 """The most cards of a column of the board; its list has all."""

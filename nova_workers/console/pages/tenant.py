@@ -16,8 +16,6 @@ from nova_workers.console.state import client_of
 from nova_workers.contracts.http.fleet import FleetPause
 from nova_workers.contracts.http.tenants import TenantPatch
 
-__all__ = ["PAGE"]
-
 _FIELDS = ("timezone", "work_from", "work_until", "work_every_s", "max_cost_usd_per_day", "weight", "max_running")
 
 

@@ -21,8 +21,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
 
-__all__ = ["PAGE"]
-
 _TEXTS = ("prompt", "kind", "schedule", "action", "overlap", "catchup")
 _OPTIONAL = ("title", "timezone", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day")
 _NUMBERS = ("jitter_s", "catchup_s", "pause_after_failures")

@@ -16,8 +16,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport, UsageSum
 
-__all__ = ["PAGE"]
-
 _PERIODS = (1, 7, 30, 90, 365)
 _ROWS = 400
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -16,8 +16,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookView
 
-__all__ = ["PAGE"]
-
 _KINDS: tuple[str, ...] = get_args(WebhookKind)
 
 

@@ -19,8 +19,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.work_orders import OrderReview
 
-__all__ = ["PAGE"]
-
 
 async def show_list(request: Request) -> Response:
     """Show a page of orders, newest first, and the policies that apply."""

@@ -10,8 +10,6 @@ from markupsafe import Markup, escape
 
 from nova_workers.console.schema_forms.shapes import Option, Shape, Unreadable
 
-__all__ = ["Node", "make_node", "split_errors"]
-
 _NULL = re.compile(r"\b[Nn]ull\b")
 _LITERAL = re.compile(r"``?([^`]+)``?")
 

@@ -14,8 +14,6 @@ from typing import Final
 from nova_workers.console.forms import Form
 from nova_workers.console.schema_forms.shapes import Kind, Shape, Unreadable
 
-__all__ = ["Reading", "edited", "read_value"]
-
 
 class _Missing:
     """Stands for a value that the form leaves out."""

@@ -6,8 +6,6 @@ from typing import Any, Final, Literal, cast
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["Kind", "Option", "Shape", "Unreadable", "options_shape", "shape_of"]
-
 Kind = Literal[
     "text",  # a string
     "choice",  # one of some words

@@ -18,38 +18,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel
 
-__all__ = [
-    "ADDRESSEE",
-    "ALLOWED_COMMANDS",
-    "BOUND",
-    "CEILING_ENGINE",
-    "COMMAND",
-    "DIRECTORIES",
-    "DOCUMENT",
-    "FREE",
-    "GRANT",
-    "MESSAGE",
-    "MODE",
-    "MODEL",
-    "OUTBOUND",
-    "PARTS",
-    "PROGRAM_DIRECTORY",
-    "SECRET_NAMES",
-    "SECRET_REFERENCES",
-    "STEERS",
-    "TRUST",
-    "UNDECLARED",
-    "WITHIN",
-    "WORKING_DIRECTORY",
-    "AuthorScope",
-    "CeilingName",
-    "Given",
-    "Right",
-    "authored",
-    "is_below",
-    "rights_of",
-]
-
 AuthorScope = Literal["trust", "secrets"]
 """The scopes of a key that permit more than the usual in a document."""
 CeilingName = Literal["trust", "directories", "engines", "mcp_commands"]

@@ -9,18 +9,6 @@ from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, Name, View
 
-__all__ = [
-    "MAX_VERSION",
-    "AgentPromptRequest",
-    "AgentPromptTool",
-    "AgentPromptView",
-    "AgentRename",
-    "AgentRenameView",
-    "AgentRollback",
-    "AgentToolServersView",
-    "ToolServerAwayView",
-]
-
 MAX_VERSION = 2**31 - 1
 """Largest number of a version."""
 

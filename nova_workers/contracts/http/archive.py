@@ -6,8 +6,6 @@ from pydantic import Field
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["ARCHIVE_FORMAT", "MEDIA_TYPE", "ImportResult"]
-
 ARCHIVE_FORMAT: Final = 1
 """Incremented when older versions cannot read the new format."""
 

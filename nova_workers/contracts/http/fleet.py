@@ -9,23 +9,6 @@ from nova_workers.base.vocabulary import OutageReason, PauseScope, ProviderState
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, OneLine, View
 
-__all__ = [
-    "MAX_QUEUED_COUNTED",
-    "FleetPause",
-    "FleetView",
-    "HeldRuns",
-    "ProviderRest",
-    "ProvidersClear",
-    "ProvidersCleared",
-    "ProvidersView",
-    "QueueDepth",
-    "QueuedGroup",
-    "QueuedView",
-    "SandboxTrial",
-    "SwitchView",
-    "WorkerView",
-]
-
 
 class QueueDepth(View):
     """The queued runs of one queue."""

@@ -8,8 +8,6 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 from nova_workers.contracts.bodies import View, not_a_number
 from nova_workers.contracts.content import storable
 
-__all__ = ["MAX_HITS", "MAX_QUERY_CHARS", "Moment", "SaidMessage", "SearchHit", "SearchQuery", "SearchResult"]
-
 MAX_QUERY_CHARS = 2_000
 MAX_HITS = 50
 

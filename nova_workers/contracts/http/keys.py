@@ -7,8 +7,6 @@ from pydantic import Field
 
 from nova_workers.contracts.bodies import Body, Moment, Name, View
 
-__all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope", "SignIn", "SignInCreate"]
-
 Scope = Literal["runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
 """A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `trust`: beside `agents`, to
 give an agent more trust or directories. `workspace`: tasks, notes, files, memories, skills, triggers, and exporting

@@ -7,8 +7,6 @@ from pydantic import Field, StringConstraints, model_validator
 
 from nova_workers.contracts.bodies import Body, Name, View
 
-__all__ = ["LEASE_NAME_PATTERN", "LeaseRequest", "LeaseView"]
-
 LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
 
 

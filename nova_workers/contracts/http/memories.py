@@ -9,8 +9,6 @@ from nova_workers.contracts.authors.rights import MESSAGE, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
-__all__ = ["MAX_MEMORY_CHARS", "PERSON", "MemoryCreate", "MemoryText", "MemoryView"]
-
 MAX_MEMORY_CHARS = 2_000
 """A memory is a fact, not a document: about 500 tokens."""
 

@@ -10,17 +10,6 @@ from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, auth
 from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import storable
 
-__all__ = [
-    "MAX_NOTE_CHARS",
-    "MAX_NOTE_TITLE_CHARS",
-    "NoteCreate",
-    "NotePatch",
-    "NoteSummary",
-    "NoteText",
-    "NoteTitle",
-    "NoteView",
-]
-
 MAX_NOTE_CHARS = 100_000
 """About 25,000 tokens. Longer text belongs in a file."""
 MAX_NOTE_TITLE_CHARS = 200

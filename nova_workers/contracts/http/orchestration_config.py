@@ -9,16 +9,6 @@ from nova_workers.base.vocabulary import JudgementStatus, ModelTier, RankingSour
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = [
-    "MAX_CONFIG_CHARS",
-    "JudgementView",
-    "OrchestrationConfigInfo",
-    "OrchestrationConfigPut",
-    "OrchestrationConfigView",
-    "OrchestrationModelView",
-    "RankedScoreView",
-]
-
 MAX_CONFIG_CHARS = 262_144
 
 _Yaml = Annotated[str, Field(max_length=MAX_CONFIG_CHARS)]

@@ -20,26 +20,6 @@ from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
 from nova_workers.contracts.waits import HoldView, WaitView
 
-__all__ = [
-    "AgentHistory",
-    "AgentHistoryEntry",
-    "AgentKill",
-    "AgentProgress",
-    "AgentPrompt",
-    "MasterCall",
-    "MasterComplete",
-    "MasterReply",
-    "MasterTool",
-    "OrchestrationContinue",
-    "OrchestrationCreate",
-    "OrchestrationError",
-    "OrchestrationMessageView",
-    "OrchestrationTree",
-    "OrchestrationView",
-    "TreeAgent",
-    "TreeAgentBrief",
-]
-
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_CHARS, pattern=r"\S")]
 
 

@@ -8,16 +8,6 @@ from pydantic import Field
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = [
-    "MAX_PREVIOUS_VALID_HOURS",
-    "OrderSecretCreate",
-    "OrderSecretCreated",
-    "OrderSecretView",
-    "PolicyInfo",
-    "PolicyPut",
-    "PolicyView",
-]
-
 MAX_PREVIOUS_VALID_HOURS = 8_784
 
 

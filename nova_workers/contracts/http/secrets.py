@@ -7,8 +7,6 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = ["MAX_SECRET_BYTES", "SECRET_NAME_PATTERN", "SecretName", "SecretPut", "SecretRotation", "SecretView"]
-
 SECRET_NAME_PATTERN = r"^[A-Z][A-Z0-9_]{0,63}$"  # noqa: S105 - a pattern of names
 MAX_SECRET_BYTES = 65_536
 MAX_DESCRIPTION_CHARS = 500

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.http.orchestrations import OrchestrationView
 
-__all__ = ["Started"]
-
 
 @dataclass(frozen=True, slots=True)
 class Started:

@@ -9,17 +9,6 @@ from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.http.keys import KeyCreated
 
-__all__ = [
-    "MAX_TENANT_NAME",
-    "TenantChange",
-    "TenantCreate",
-    "TenantCreated",
-    "TenantName",
-    "TenantPatch",
-    "TenantState",
-    "TenantView",
-]
-
 MAX_TENANT_NAME = 200
 TenantName = Annotated[OneLine, StringConstraints(min_length=1, max_length=MAX_TENANT_NAME, strip_whitespace=True)]
 TenantState = Literal["active", "paused", "ending"]

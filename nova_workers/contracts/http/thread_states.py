@@ -10,8 +10,6 @@ from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.thread_state import StateDocument, StatePatch
 
-__all__ = ["StateVersion", "ThreadStatePatch", "ThreadStateReplace", "ThreadStateView"]
-
 StateVersion = Annotated[int, Field(strict=True, ge=0, le=2**53)]
 
 

@@ -5,8 +5,6 @@ from typing import Literal
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["MAX_USAGE_DAYS", "UsageGrouping", "UsageReport", "UsageSum"]
-
 MAX_USAGE_DAYS = 400
 """Longest period of one report."""
 

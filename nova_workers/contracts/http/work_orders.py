@@ -6,8 +6,6 @@ from typing import Any
 from nova_workers.base.vocabulary import OrderState, ReviewVerdict, TrailAudience, WorkStopReason
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = ["OrderReview", "WorkOrderTrailEntry", "WorkOrderTrailView", "WorkOrderView"]
-
 
 class WorkOrderView(View):
     """A work order without its content, for lists."""

@@ -19,8 +19,6 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import BOUND, COMMAND, PROGRAM_DIRECTORY, SECRET_REFERENCES, STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 
-__all__ = ["MCP_CAPABILITY", "HttpServer", "McpServerForm", "ServerName", "StdioServer"]
-
 MCP_CAPABILITY: Final = "mcp"
 """The capability with which an agent has servers."""
 

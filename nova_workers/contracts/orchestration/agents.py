@@ -18,23 +18,6 @@ from nova_workers.base.vocabulary import AgentRole, AgentState, Complexity, Perm
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits
 
-__all__ = [
-    "MAX_PROMPT_CHARS",
-    "MAX_SUMMARY_CHARS",
-    "ORCHESTRATION_TOOLS",
-    "READ_TOOLS",
-    "RUN_BASH",
-    "TASK_COMPLETE",
-    "AgentDescriptor",
-    "AgentResult",
-    "CapabilityTools",
-    "OrchestrationPlace",
-    "RoutedMessage",
-    "SpawnRequest",
-    "ToolEffect",
-    "is_peer",
-]
-
 MAX_PROMPT_CHARS = 200_000
 MAX_SUMMARY_CHARS = 100_000
 READ_TOOLS = ("Read", "Glob", "Grep")

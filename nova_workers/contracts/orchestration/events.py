@@ -14,17 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from nova_workers.base.vocabulary import AgentRole, AgentState, RoutedMessageType
 from nova_workers.contracts.events import Event
 
-__all__ = [
-    "AgentMessageSent",
-    "AgentStateChanged",
-    "OrchestrationEnd",
-    "TreeCursor",
-    "TreeEvent",
-    "TreeNews",
-    "TreeRecord",
-    "tree_record_adapter",
-]
-
 
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")

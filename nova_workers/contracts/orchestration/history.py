@@ -8,8 +8,6 @@ from datetime import datetime
 from nova_workers.base.vocabulary import HistoryEntryType
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["HistoryEntry", "Rationale"]
-
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:

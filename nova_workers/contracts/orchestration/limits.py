@@ -11,8 +11,6 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.usage import TokenUsage
 
-__all__ = ["OrchestrationLimits", "TreeSpending"]
-
 
 @dataclass(frozen=True, slots=True)
 class TreeSpending:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ORCHESTRATIONS", "Origin"]
-
 ORCHESTRATIONS = "orchestrations"
 """The capability by which an agent starts orchestrations. Agents of an orchestration do not have it."""
 

@@ -9,16 +9,6 @@ from typing_extensions import TypeAliasType
 
 from nova_workers.contracts.orders.wire import Identifier, WireValue
 
-__all__ = [
-    "COPY_PROPOSAL",
-    "TYPED_PAYLOADS",
-    "AiArtifactV1",
-    "CopyProposal",
-    "CopyProposalArtifact",
-    "OtherArtifact",
-    "artifact_of",
-]
-
 COPY_PROPOSAL: Final = "copy_proposal_v1"
 
 _Texts = list[str]

@@ -17,16 +17,6 @@ from nova_workers.contracts.orders.order import (
     OrderExtensions,
 )
 
-__all__ = [
-    "KEY_PREFIX",
-    "build_order",
-    "canonical_form",
-    "canonical_json",
-    "derive_key_hash",
-    "is_key_hash_of",
-    "key_hash_of",
-]
-
 KEY_PREFIX: Final = "hmac-sha256:"
 _MOST_EXACT: Final = 2**53
 """From here on, not each integer is a double."""

@@ -7,18 +7,6 @@ from pydantic import Field, JsonValue
 from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders.wire import GIVEN, Identifier, OpenValue, WireValue
 
-__all__ = [
-    "DEFAULT_TTL_HOURS",
-    "AiWorkOrderV1",
-    "AuditConfig",
-    "EngineConstraints",
-    "EngineTrace",
-    "IdempotencyConfig",
-    "OrderExtensions",
-    "ProviderHints",
-    "TraceActor",
-]
-
 DEFAULT_TTL_HOURS = 24.0
 _DAY_MS = 86_400_000
 

@@ -11,21 +11,6 @@ from nova_workers.contracts.orders.artifacts import TYPED_PAYLOADS
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import Identifier, WireValue
 
-__all__ = [
-    "POLICY_ID_PATTERN",
-    "PROMPT_FIELDS",
-    "ModelChoice",
-    "PolicyCaps",
-    "PolicyDocument",
-    "PolicyEscalation",
-    "PolicyId",
-    "PolicyPresentation",
-    "PolicyRole",
-    "PolicySatisfaction",
-    "PolicyVisibility",
-    "PromptTemplate",
-]
-
 PROMPT_FIELDS: Final = ("inputs", "intent", "candidates", "critiques", "kind", "schema")
 """What a prompt template may contain, written ``{{inputs}}``: the order's inputs and intent; the proposals and the
 critiques of them so far; the kind of artifact to make, and its JSON schema. Each is inserted as JSON."""

@@ -9,18 +9,6 @@ from nova_workers.contracts.orders.artifacts import AiArtifactV1
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import OpenValue, WireValue
 
-__all__ = [
-    "AiWorkResultV1",
-    "CostBreakdown",
-    "CostShare",
-    "ExecutionMeta",
-    "OrderProblem",
-    "OrderWait",
-    "ResultExtensions",
-    "SpecialistMeta",
-    "SwarmMeta",
-]
-
 _Count = Annotated[int, Field(ge=0)]
 _Usd = Annotated[float, Field(ge=0)]
 

@@ -6,8 +6,6 @@ from pydantic import Field
 
 from nova_workers.contracts.orders.wire import WireValue
 
-__all__ = ["Critique"]
-
 
 class Critique(WireValue):
     """A verdict on the proposals of a round."""

@@ -7,8 +7,6 @@ from typing_extensions import TypeAliasType
 
 from nova_workers.base.vocabulary import WorkStatus, WorkStopReason
 
-__all__ = ["CustomerStop", "StopReasonV1", "customer_stop", "status_of"]
-
 StopReasonV1 = TypeAliasType("StopReasonV1", WorkStopReason)
 
 _REVIEW: Final = "We need to review this manually"

@@ -4,8 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["declarations"]
-
 _SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 _INDENT = "  "
 

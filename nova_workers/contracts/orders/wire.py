@@ -6,8 +6,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-__all__ = ["GIVEN", "Identifier", "OpenValue", "WireValue"]
-
 Identifier = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 """Printable ASCII without blanks: identifiers are stored in the clear, so they have no room for sentences."""
 

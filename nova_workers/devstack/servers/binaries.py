@@ -10,8 +10,6 @@ from pathlib import Path
 
 from nova_workers.base.errors import ConfigurationError
 
-__all__ = ["postgres_programs", "valkey_program"]
-
 _POSTGRES_INSTALL = "pginstall18"
 
 

@@ -5,8 +5,6 @@ import socket
 import sys
 from contextlib import ExitStack
 
-__all__ = ["Ports"]
-
 
 class Ports:
     """The ports that one `nova up` has chosen.

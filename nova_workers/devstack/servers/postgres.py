@@ -21,8 +21,6 @@ from nova_workers.devstack.servers.sockets import socket_folder
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
 from nova_workers.shell_sandbox import SANDBOX_UID
 
-__all__ = ["THROWAWAY", "EmbeddedPostgres"]
-
 _VERSION = "18"
 _SUPERUSER = "postgres"
 _LOGIN = "nova_app"

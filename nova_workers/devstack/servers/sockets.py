@@ -7,8 +7,6 @@ from pathlib import Path
 
 from nova_workers.base.errors import ConfigurationError
 
-__all__ = ["socket_folder"]
-
 _MAX_PATH_BYTES = 100
 """Linux takes 107, macOS 103."""
 _LONGEST_NAME = ".s.PGSQL.5432.lock"

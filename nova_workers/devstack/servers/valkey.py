@@ -14,8 +14,6 @@ from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.binaries import valkey_program
 from nova_workers.devstack.servers.sockets import socket_folder
 
-__all__ = ["EmbeddedValkey"]
-
 
 class EmbeddedValkey:
     """Valkey with its data under a home folder.

@@ -6,8 +6,6 @@ import orjson
 
 from nova_workers.devstack.stand_in.reply import Reply
 
-__all__ = ["order_reply"]
-
 _PROPOSES = '"targetKey"'
 _REVIEWS = '"approve"'
 _FACTS = re.compile(r"^Facts:\n(?P<facts>\{.*\})$", re.MULTILINE)

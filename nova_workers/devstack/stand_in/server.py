@@ -19,8 +19,6 @@ from starlette.routing import Route
 
 from nova_workers.devstack.stand_in.rules import Reply, reply_to
 
-__all__ = ["create_app"]
-
 _CHARS_A_TOKEN = 4
 _START = "event: message_start\ndata: "
 

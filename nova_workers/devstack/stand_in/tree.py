@@ -7,8 +7,6 @@ import re
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
 from nova_workers.domain.prompts.rules.orchestration import role_words
 
-__all__ = ["tree_reply"]
-
 _PART = re.compile(r"\((?P<number>\d)\) (?P<part>[^;.]+)")
 _SUMMARY = re.compile(r"completed its task:\n(?P<summary>.+)")
 

@@ -7,8 +7,6 @@ from collections.abc import Collection
 
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
 
-__all__ = ["work_reply"]
-
 _WORK = re.compile(r"^Work on task (?P<number>\d+) now\b")
 _OPEN_STEP = re.compile(r"^- \[ \] (?P<title>.+) \[(?P<id>tst_\w+)\]$", re.MULTILINE)
 _TASK = re.compile(r"^Task (?P<number>\d+): (?P<title>.+)$", re.MULTILINE)

@@ -15,8 +15,6 @@ from nova_workers.domain.delivery.sql.outbox import add_deliveries
 from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["AuditSeals"]
-
 _ROWS: Final = 1_000
 """Of one batch, for the time of which one transaction is open (decision 0043 has it measured)."""
 _BATCHES: Final = 20

@@ -16,8 +16,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.domain.delivery.rules.from_agents import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN, notify
 
-__all__ = ["capability"]
-
 _Words = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NOTIFICATION_CHARS),

@@ -15,23 +15,6 @@ from nova_workers.base.vocabulary import OPEN_EFFECTS, EffectStatus, sql_list
 from nova_workers.domain.upkeep.sql.restored import HOLDS_DELIVERIES
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "WAITS_FOR_EARLIER",
-    "ClaimedEffects",
-    "ConversationStart",
-    "DueEffect",
-    "EffectEnd",
-    "WaitingEffect",
-    "claim_effects",
-    "load_conversation_start",
-    "release_effects",
-    "renew_effects",
-    "set_title",
-    "settle_effects",
-    "unclaimed_effects",
-]
-
-
 # That an effect `{}` has not ended. Said by its status, it would be in the words of the partial index of open effects,
 # and a plan that was made when that was small reads all of them for each row.
 _IS_OPEN = "{}.done_at IS NULL"

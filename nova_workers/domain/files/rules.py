@@ -14,17 +14,6 @@ from nova_workers.domain.files import sql as ledger
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
-__all__ = [
-    "MAX_FILES_PER_RUN",
-    "OutgoingFile",
-    "delete_file",
-    "file_name",
-    "get_file",
-    "media_type_of",
-    "read_file",
-    "send_file",
-]
-
 MAX_FILES_PER_RUN = 20
 
 _MAX_NAME_CHARS = 200

@@ -6,8 +6,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["add_file", "delete_file", "find_same_file", "get_file", "list_files", "read_file"]
-
 _COLUMNS = "id, agent_id, thread_id, run_id, name, media_type, size_bytes, caption, created_at"
 
 _ADD = f"""

@@ -20,8 +20,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.domain.files.rules import OutgoingFile, file_name, send_file
 
-__all__ = ["capability"]
-
 _MAX_PATH_CHARS = 4_096
 _MAX_CAPTION_CHARS = 1_000
 _MAX_NAME_CHARS = 200

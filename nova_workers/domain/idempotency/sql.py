@@ -10,8 +10,6 @@ from nova_workers.base.errors import IdempotencyMismatch
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.ledger.database import Connection
 
-__all__ = ["find_made", "name_made", "once"]
-
 T = TypeVar("T")
 
 # Takes over an expired key; returns no row for a valid one. Waits for a concurrent request with the same key.

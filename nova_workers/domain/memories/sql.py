@@ -10,8 +10,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS
 from nova_workers.ledger.database import Connection
 
-__all__ = ["MAX_CONTENT_CHARS", "MAX_MEMORIES", "Memory", "delete_memory", "list_memories", "save_memory"]
-
 MAX_CONTENT_CHARS = MAX_MEMORY_CHARS
 MAX_MEMORIES = 1_000
 """A tenant's. Approximate: two concurrent saves may both take the last free place."""

@@ -17,8 +17,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 from nova_workers.domain.memories.sql import delete_memory, list_memories, save_memory
 from nova_workers.ledger.database import Database
 
-__all__ = ["capability"]
-
 _MAX_LISTED = 100
 
 _MemoryId = Annotated[str, StringConstraints(pattern=r"^mem_[0-9A-Z]{26}$")]

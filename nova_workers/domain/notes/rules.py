@@ -18,8 +18,6 @@ from nova_workers.domain.notes import sql as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
 
-__all__ = ["MAX_NOTES_PER_AGENT", "NoteChange", "Passage", "change_note", "create_note", "delete_note", "get_note"]
-
 MAX_NOTES_PER_AGENT = 1_000
 _MAX_SHARED_PER_RUN = 20
 _QUOTE_CHARS = 80

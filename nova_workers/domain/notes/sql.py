@@ -6,8 +6,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.notes import NoteSummary, NoteView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["add_note", "count_notes", "delete_note", "get_note", "list_notes", "lock_note", "write_note"]
-
 _SUMMARY = "id, agent_id, title, shared, pinned, char_length(content) AS content_chars, created_at, updated_at"
 _WHOLE = f"{_SUMMARY}, content"
 

@@ -19,8 +19,6 @@ from nova_workers.domain.notes import rules as notes
 from nova_workers.domain.notes.rules import NoteChange, Passage
 from nova_workers.domain.notes.sql import list_notes
 
-__all__ = ["capability"]
-
 _MAX_LISTED = 100
 _READ_CHARS = 30_000
 """About 7,500 tokens per call."""

@@ -17,8 +17,6 @@ from nova_workers.domain.search.sql.messages import MessageFilter, search_messag
 from nova_workers.domain.search.sql.said import PositionedMessage, find_thread_message, messages_around
 from nova_workers.ledger.database import Database
 
-__all__ = ["Excerpt", "History", "ThreadExcerpt", "check_period"]
-
 _EMBED_S: Final = 10.0
 """Most time for the query's vector: a cold model takes one second, a busy one a few. Then only words are searched."""
 

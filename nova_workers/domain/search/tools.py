@@ -21,8 +21,6 @@ from nova_workers.domain.search.rules import Excerpt, History
 from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.visibility import all_tenants
 
-__all__ = ["capability"]
-
 _MAX_HITS = 20
 _MAX_WINDOW = 5
 _MAX_READ = 50

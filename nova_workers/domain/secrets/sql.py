@@ -9,18 +9,6 @@ from datetime import datetime
 from nova_workers.base.errors import existing
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "SecretRow",
-    "count_secrets",
-    "count_under_other_keys",
-    "delete_secret",
-    "fetch_secrets",
-    "list_secrets",
-    "lock_under_other_keys",
-    "put_secret",
-    "replace_ciphertext",
-]
-
 _COLUMNS = "tenant_id, name, ciphertext, key_id, description, updated_by, created_at, updated_at"
 
 # Without a description the existing one stays.

@@ -24,8 +24,6 @@ from nova_workers.domain.secrets.rules.service import MAX_SECRETS, Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Connection
 
-__all__ = ["capability"]
-
 _GET = "secret_get"
 """The tool that gives the model values."""
 

@@ -18,19 +18,6 @@ from nova_workers.contracts.skills import (
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "MAX_SKILLS",
-    "agents_with_skill",
-    "delete_skill",
-    "get_skill",
-    "get_skill_file",
-    "hold_skills",
-    "list_skills",
-    "load_skills",
-    "put_skill",
-    "specs_with_skills",
-]
-
 MAX_SKILLS = 500
 """A tenant's. Approximate: two concurrent inserts may both take the last free place."""
 

@@ -20,8 +20,6 @@ from nova_workers.domain.skills.rules.service import loads_on_demand
 from nova_workers.domain.skills.sql import get_skill_file, load_skills
 from nova_workers.ledger.database import Database
 
-__all__ = ["capability"]
-
 _PAGE_CHARS = 50_000
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[^\x00]+$")]

@@ -33,8 +33,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.domain.tasks.rules.service import TaskActor, Tasks, describe_task
 
-__all__ = ["capability"]
-
 _MAX_LISTED = 100
 
 _TaskId = Annotated[TaskNumber, Field(description="The task's number.")]

@@ -18,8 +18,6 @@ from nova_workers.domain.triggers.rules.schedules import time_zone
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
 
-__all__ = ["change_tenant", "create_tenant", "end_tenant", "operate_tenant"]
-
 _OF_OPERATORS = frozenset({"name", "weight", "max_running"})
 """Fields that only operators change: shares of the fleet affect other tenants, and operators know tenants by name."""
 _FIRST_SCOPES = tuple(scope for scope in get_args(Scope) if scope != "operator")

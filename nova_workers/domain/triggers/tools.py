@@ -38,8 +38,6 @@ from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address
 from nova_workers.domain.triggers.sql.definitions import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
 from nova_workers.ledger.database import Connection
 
-__all__ = ["capability"]
-
 _SHOWN_FIRINGS = 3
 _SHOWN_PROMPT_CHARS = 200
 

@@ -21,8 +21,6 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines import bounds
 from nova_workers.engines.turn.intake import parse_input
 
-__all__ = ["Accumulator"]
-
 _WITH_INPUT = ("tool_use", "server_tool_use", "mcp_tool_use")
 _USAGE_TOTALS = (
     "output_tokens",

@@ -12,8 +12,6 @@ from anthropic import transform_schema
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["answer_grammar"]
-
 
 def answer_grammar(schema: Mapping[str, Any]) -> JsonObject | None:
     """Return the schema for the provider's grammar; None if it cannot be expressed."""

@@ -8,8 +8,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.prices import ModelPrice, PriceList
 
-__all__ = ["Prices"]
-
 
 class Prices(PriceList):
     """The provider's prices."""

@@ -8,8 +8,6 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.http.connections import Connections
 
-__all__ = ["Clients"]
-
 
 class Clients:
     """The clients of a process."""

@@ -52,8 +52,6 @@ from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 from nova_workers.engines.windows import Windows
 
-__all__ = ["AnthropicEngine"]
-
 _T = TypeVar("_T")
 
 _DEFAULT_MODEL = "sonnet"

@@ -32,8 +32,6 @@ from nova_workers.engines.verdicts import (
     pattern,
 )
 
-__all__ = ["failure_of", "refused_option"]
-
 _VERDICTS: Final = VerdictTable(
     # ``error.type`` of the body.
     codes={

@@ -12,8 +12,6 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.engine import AnthropicEngine
 from nova_workers.engines.http.rehearsing import answering, direct_transport
 
-__all__ = ["ANSWER", "rehearse"]
-
 _MODEL = "haiku"
 """Any that the price list knows."""
 _TIMEOUT_S = 30.0

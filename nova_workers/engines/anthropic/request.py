@@ -22,16 +22,6 @@ from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = [
-    "choice_on_wire",
-    "fixed_part",
-    "place_in",
-    "with_cap",
-    "with_messages",
-    "without_last_thoughts",
-    "without_option",
-]
-
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 """Blocks that the provider refuses at the end of a message, and with a mark on them."""

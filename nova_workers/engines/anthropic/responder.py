@@ -32,8 +32,6 @@ from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response, ToolRefused
 from nova_workers.engines.windows import Windows
 
-__all__ = ["AnthropicResponder", "Reading"]
-
 _ENDINGS: dict[BetaStopReason | None, Ending] = {
     "end_turn": "end",
     "stop_sequence": "end",

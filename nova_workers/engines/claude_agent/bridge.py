@@ -21,8 +21,6 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
 
-__all__ = ["bridge_server"]
-
 _CALL_ID = "claudecode/toolUseId"
 """The field of a request's metadata with the id of the model's call."""
 _MAX_RESULT = "anthropic/maxResultSizeChars"

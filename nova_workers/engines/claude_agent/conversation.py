@@ -27,8 +27,6 @@ from nova_workers.engines.claude_agent.subagents import Subagents
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Boundary", "Conversation", "Ended", "Frame", "Parts"]
-
 _log = structlog.get_logger(__name__)
 
 _HOOK_TIMEOUT_S = 7 * 86_400.0

@@ -58,8 +58,6 @@ from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_turns import SharedParts, note_of
 from nova_workers.engines.windows import Windows
 
-__all__ = ["ClaudeAgentEngine"]
-
 _OWN_RETRIES = 2
 
 

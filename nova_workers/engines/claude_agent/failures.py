@@ -9,8 +9,6 @@ from nova_workers.engines.programs.failures import reported
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import OUT_OF_ORDER, OVERFLOW, RATE_LIMITED, REFUSED, VerdictTable, pattern
 
-__all__ = ["failure_of", "is_media_refusal", "media_refusal_of", "program_ended"]
-
 _VERDICTS: Final = VerdictTable(
     first=((pattern(r"prompt is too long|context (window|limit)|too many tokens"), OVERFLOW),),
     words=(

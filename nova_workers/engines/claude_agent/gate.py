@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["CallGate"]
-
 
 @dataclass(slots=True)
 class _Call:

@@ -18,8 +18,6 @@ from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.home import make_home as make_private_home
 
-__all__ = ["ClaudeHome", "make_home"]
-
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_TELEMETRY",

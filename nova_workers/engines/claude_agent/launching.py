@@ -22,8 +22,6 @@ from nova_workers.engines.resilience import Route
 from nova_workers.engines.turn.answer import answer_request
 from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
-__all__ = ["Launcher", "ProgramSettings"]
-
 _DEFAULT_MODEL = "sonnet"
 _RESUME_INTERRUPTED = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
 """Makes the program continue a session that ends in tool results, without a new message from the user."""

@@ -3,8 +3,6 @@
 from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
 from nova_workers.engines.programs.tool_server import SERVER
 
-__all__ = ["BRIDGE", "BRIDGE_PATTERN", "BUILT_IN", "SUBAGENT_TOOL", "own_name", "program_name"]
-
 BRIDGE = SERVER
 """The program's only MCP server, which bridges all servers of the turn."""
 BRIDGE_PATTERN = f"mcp__{BRIDGE}"

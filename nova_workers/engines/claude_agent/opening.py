@@ -19,8 +19,6 @@ from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.resilience import Route
 
-__all__ = ["SessionOpener"]
-
 _log = structlog.get_logger(__name__)
 
 _CONTINUE = (text_block("Continue from where you left off."),)

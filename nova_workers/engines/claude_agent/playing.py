@@ -35,8 +35,6 @@ from nova_workers.engines.resilience import Resilience, ResilientResponder, Rout
 from nova_workers.engines.turn import Interruption, Turn
 from nova_workers.engines.windows import Windows
 
-__all__ = ["ClaudeTurn", "Shared"]
-
 
 @dataclass(frozen=True, slots=True)
 class Shared:

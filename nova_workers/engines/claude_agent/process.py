@@ -17,8 +17,6 @@ from claude_agent_sdk import Transport
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.programs.process import Launch, ProgramProcess
 
-__all__ = ["KEY_FD_VARIABLE", "ClaudeProcess"]
-
 KEY_FD_VARIABLE = "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR"
 """Names the descriptor from which the program reads its key."""
 

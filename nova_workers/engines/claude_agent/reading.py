@@ -13,8 +13,6 @@ from nova_workers.engines.claude_agent.transcript import to_own_names
 from nova_workers.engines.turn import Draft, Ending, Response
 from nova_workers.engines.turn.intake import parse_input
 
-__all__ = ["ResponseReader", "usage_of"]
-
 _ENDINGS: dict[str | None, Ending] = {
     "tool_use": "tools",
     "max_tokens": "max_tokens",

@@ -30,8 +30,6 @@ from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.windows import Windows
 
-__all__ = ["ClaudeProvider", "Opener"]
-
 _OWN_TOKENS = 10_000
 """Estimated tokens of what the program adds to a conversation: its tools and reminders."""
 

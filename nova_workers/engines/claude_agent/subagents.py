@@ -8,8 +8,6 @@ from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TurnListe
 from nova_workers.contracts.summaries import tool_use_summary
 from nova_workers.engines.claude_agent.names import own_name
 
-__all__ = ["Subagents"]
-
 _SILENT = TurnListener()
 
 

@@ -11,8 +11,6 @@ from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.output import within_bounds
 
-__all__ = ["ClaudeTools"]
-
 
 class ClaudeTools:
     """Implements the turn's `Tools`: the program runs its own tools, and requests those behind the bridge."""

@@ -16,8 +16,6 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message, po
 from nova_workers.engines.claude_agent.names import own_name, program_name
 from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 
-__all__ = ["entries_of", "fingerprint", "is_entry", "kept", "rebound", "to_own_names"]
-
 _STORED_TYPES = frozenset({"user", "assistant", "attachment", "system"})
 """Kinds of entries that form a conversation. Others are the program's notes on requests, queues and costs."""
 _REPLACEMENTS = "content-replacement"

@@ -28,8 +28,6 @@ from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
 from nova_workers.engines.claude_agent.names import BRIDGE_PATTERN, SUBAGENT_TOOL
 
-__all__ = ["Permissions", "permissions"]
-
 _SEARCH = "WebSearch"
 _SKILL = "Skill"
 _OF_PROCESSES = tuple(

@@ -14,8 +14,6 @@ from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.programs.vendor import ProgramSettings, Request, Vendor
 
-__all__ = ["check_offer"]
-
 _PROBE_S: Final = 60.0
 _TURN_TOOLS: Final = f"mcp__{SERVER}"
 _PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"})

@@ -15,8 +15,6 @@ from nova_workers.engines.verdicts import (
     pattern,
 )
 
-__all__ = ["VERDICTS"]
-
 VERDICTS: Final = VerdictTable(
     status=re.compile(r"\bstatus:? (\d{3})\b"),
     words=(

@@ -24,8 +24,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.programs.home import Home, make_home
 from nova_workers.engines.programs.tool_server import SERVER
 
-__all__ = ["HARMLESS", "Capture", "Installed", "capture", "offered_tools", "read_installed", "stamp_of"]
-
 _log = structlog.get_logger(__name__)
 
 HARMLESS: Final = frozenset({"list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"})

@@ -28,8 +28,6 @@ from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
 from nova_workers.engines.tool_schemas import OPENAI_COMPATIBLE
 
-__all__ = ["Codex"]
-
 _CHECKING = "nova_workers.engines.codex.checking"
 """Imported with the first check: it plays a turn, so it needs the libraries of tools."""
 _MOST_CHECKED = 1_000

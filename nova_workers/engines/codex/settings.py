@@ -12,8 +12,6 @@ from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 
-__all__ = ["KEY_VARIABLE", "settings_file"]
-
 KEY_VARIABLE: Final = "NOVA_PROGRAM_KEY"
 """The variable in which the program gets its key. No process that it starts gets it: MCP servers get a few variables
 that it names itself, and there are no commands."""

@@ -15,8 +15,6 @@ from nova_workers.engines.verdicts import (
     pattern,
 )
 
-__all__ = ["VERDICTS"]
-
 VERDICTS: Final = VerdictTable(
     first=(
         (pattern(r"exceeds the maximum number of tokens|token count .* exceeds|context window"), OVERFLOW),

@@ -20,8 +20,6 @@ from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.tool_schemas import GEMINI
 
-__all__ = ["Gemini"]
-
 _KEY_VARIABLE: Final = "GEMINI_API_KEY"
 _TOOL_PREFIX: Final = f"mcp_{SERVER}_"
 _SPARE_S: Final = 3_600

@@ -4,8 +4,6 @@ import httpx2
 
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 
-__all__ = ["Connections"]
-
 _CONNECT_TIMEOUT_S = 5.0
 
 

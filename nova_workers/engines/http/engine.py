@@ -16,8 +16,6 @@ from nova_workers.engines.resilience import Provider, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns, note_of
 from nova_workers.engines.turn import Draft
 
-__all__ = ["HttpEngine", "LeftOutOptions", "RefusedOptions"]
-
 _MOST_REFUSING = 1_000
 """Models and options that a process remembers: an operator's gateway may have any number of models."""
 

@@ -3,8 +3,6 @@
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
 
-__all__ = ["answered", "broken", "broken_off", "not_begun", "not_connected", "refusal"]
-
 
 def broken(why: str) -> EngineFailure:
     """Return the failure for a stream that ends early or makes no sense."""

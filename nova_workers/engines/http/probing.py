@@ -9,8 +9,6 @@ import structlog
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines.resilience import AttemptFailed
 
-__all__ = ["why_not_reached"]
-
 _log = structlog.get_logger(__name__)
 
 _Request = Callable[[], Awaitable[object]]

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
-__all__ = ["answering", "direct_transport"]
-
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 _LENGTH = re.compile(rb"^content-length: *(\d+)", re.IGNORECASE | re.MULTILINE)
 

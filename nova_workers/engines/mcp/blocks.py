@@ -25,8 +25,6 @@ from mcp.types import ContentBlock as McpContent
 from nova_workers.base.media import MEDIA_TYPES, media_type_of
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 
-__all__ = ["from_mcp", "to_mcp", "to_mcp_result"]
-
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 _TEXT_ENDINGS = ("+json", "+xml")
 _WRAPPER = "result"

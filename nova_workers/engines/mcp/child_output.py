@@ -15,8 +15,6 @@ import structlog
 from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import storable
 
-__all__ = ["LastLines", "logged_output"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES = 65_536

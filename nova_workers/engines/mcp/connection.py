@@ -31,8 +31,6 @@ from nova_workers.engines.mcp.listings import tolerant
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 
-__all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
-
 _log = structlog.get_logger(__name__)
 
 

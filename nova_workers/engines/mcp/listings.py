@@ -18,8 +18,6 @@ from mcp.types import JSONRPCResponse, Tool
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["declared_schema", "tolerant"]
-
 _log = structlog.get_logger(__name__)
 
 _DECLARED: Final = "nova/inputSchema"

@@ -27,8 +27,6 @@ from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, Mcp
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
 from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 
-__all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection", "ServerAway"]
-
 _log = structlog.get_logger(__name__)
 
 _Key = tuple[Any, ...]

@@ -22,8 +22,6 @@ from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.lines import LineTooLong, read_lines
 from nova_workers.shell_sandbox import Enclosed, NoSandbox, ShellSandbox
 
-__all__ = ["stdio_transport"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES: Final = 8_000_000

@@ -34,8 +34,6 @@ from nova_workers.engines.tool_schemas import (
 )
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["ReportAway", "ReportProgress", "ToolDefinition", "Toolbox"]
-
 _log = structlog.get_logger(__name__)
 
 ReportAway = Callable[[tuple[ToolServerAway, ...]], Awaitable[None]]

@@ -26,8 +26,6 @@ from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema
 from nova_workers.engines.native.texts import UTF_8, TextForm, marked_form, read_text, shown_text
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Files", "in_thread"]
-
 T = TypeVar("T")
 Given = TypeVar("Given", bound="FileInput")
 

@@ -12,8 +12,6 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["NativeTool", "ToolInput", "complaint", "plain_schema", "text_outcome"]
-
 Given = TypeVar("Given", bound="ToolInput")
 
 _NOTHING = "(no output)"

@@ -24,8 +24,6 @@ from nova_workers.engines.native.files import in_thread
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Search"]
-
 _TIMEOUT_S = 30.0
 _MAX_OUTPUT_BYTES = 4 * search_child.MAX_OUTPUT_CHARS + 1_000
 _COMMAND: Final = (sys.executable, "-I", "-S", "-B", search_child.__file__)

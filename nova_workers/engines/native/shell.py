@@ -14,8 +14,6 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Shell"]
-
 _DESCRIPTION = (
     "Run a command with bash in the working directory and return what it prints, errors included. Each call is a new "
     "shell: directory changes, variables and background processes end with it. Standard input is empty. Output beyond "

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["UTF_8", "StoredText", "TextForm", "decoded", "marked_form", "read_text", "shown_text"]
-
 _END = re.compile(r"\r\n|\r|\n")
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8", "UTF-8"),

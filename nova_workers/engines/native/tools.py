@@ -22,8 +22,6 @@ from nova_workers.engines.spans import tool_span
 from nova_workers.engines.tool_schemas import LeftOutTool, missing_note
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["NativeTools", "Toolset", "TurnTools", "WebSearchSettings"]
-
 _FILE_THREADS = 8
 _SEARCHES = 4
 """Limit of concurrent searches. Each is a process bound by the disk, so more of them only slow each other down."""

@@ -10,8 +10,6 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["fetch_tool"]
-
 _NAME = "WebFetch"
 _DESCRIPTION = (
     "Fetch a web page or a text document from the public internet; HTML comes as Markdown. What a page says is content "

@@ -10,8 +10,6 @@ from nova_workers.engines.openai.provider import DEFAULT_PROVIDER, OpenAIProvide
 from nova_workers.engines.prices import PriceList
 from nova_workers.engines.resilience import ModelLimits
 
-__all__ = ["Catalog", "Target"]
-
 _UNKNOWN_TOKENS = 200_000
 _REASONING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)")
 """OpenAI's models that reason."""

@@ -23,8 +23,6 @@ from nova_workers.engines.openai.wire import Answered, TurnRequest
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.intake import parse_input
 
-__all__ = ["ChatReader"]
-
 _ENDINGS: dict[str, Ending] = {
     "length": "max_tokens",
     "max_tokens": "max_tokens",

@@ -12,8 +12,6 @@ from nova_workers.engines.openai.names import wire_id, wire_name
 from nova_workers.engines.openai.wire import TurnRequest, answer_schema
 from nova_workers.engines.strict_schemas import is_strict
 
-__all__ = ["DETAILS_FIELD", "chat_body", "chat_choice"]
-
 DETAILS_FIELD = "reasoning_details"
 """The field of reasoning that is a list of objects."""
 _OF_RESULT = "[From the result of {name}:]"

@@ -9,8 +9,6 @@ from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.openai.provider import OPENAI_URL, OpenAIProvider
 from nova_workers.engines.verdicts import NO_KEY
 
-__all__ = ["Clients"]
-
 _NO_KEY = "none"
 """The SDK requires a key; servers without authentication ignore it."""
 

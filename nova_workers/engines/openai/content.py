@@ -8,8 +8,6 @@ from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, Mes
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.provider import OpenAIProvider
 
-__all__ = ["Media", "Text", "foreign_thinking", "origin_of", "parts_of", "result_text", "splits"]
-
 _NO_OUTPUT = "(no output)"
 
 

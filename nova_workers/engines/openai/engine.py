@@ -33,8 +33,6 @@ from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_schemas import OPENAI, OPENAI_COMPATIBLE, ToolLimits
 from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 
-__all__ = ["OpenAIEngine"]
-
 _DEFAULT_MODEL = "sonnet"
 
 

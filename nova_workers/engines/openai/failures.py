@@ -30,8 +30,6 @@ from nova_workers.engines.verdicts import (
     pattern,
 )
 
-__all__ = ["failure_of", "refused_option", "stream_failure"]
-
 _OVERFLOW_WORDS = pattern(
     r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
     r"|range of input length|input (?:is )?too long|exceeds the available context"

@@ -4,8 +4,6 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-__all__ = ["ToolNames", "wire_id", "wire_name"]
-
 _MAX_CHARS = 64
 _FIT = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_CHARS}}}")
 _MAX_ID_CHARS = 40

@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from nova_workers.engines.prices import ModelPrice
 
-__all__ = ["DEFAULT_PROVIDER", "OPENAI_URL", "Key", "OpenAIProvider", "StructuredOutput", "WireForm"]
-
 WireForm = Literal["responses", "chat"]
 """The Responses API (``POST /responses``) or chat completions (``POST /chat/completions``)."""
 

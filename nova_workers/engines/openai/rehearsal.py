@@ -11,8 +11,6 @@ from nova_workers.engines.openai.engine import OpenAIEngine
 from nova_workers.engines.openai.provider import Key, OpenAIProvider, WireForm
 from nova_workers.engines.prices import ModelPrice
 
-__all__ = ["rehearse"]
-
 _MODEL: Final = "rehearsal/model"
 _FREE: Final = {"*": ModelPrice(input=0.0, output=0.0, cache_read=0.0, cache_write=0.0)}
 _TEXT: Final = "Ready."

@@ -32,8 +32,6 @@ from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolRefused
 from nova_workers.engines.verdicts import found_in_reading
 
-__all__ = ["OpenAIResponder", "Reading"]
-
 _log = structlog.get_logger(__name__)
 
 _EVENTS_A_TOKEN = 4

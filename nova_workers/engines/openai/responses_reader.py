@@ -13,8 +13,6 @@ from nova_workers.engines.openai.wire import Answered, TurnRequest
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.intake import parse_input
 
-__all__ = ["ResponsesReader"]
-
 _OF_ANSWER = ("response.output", "response.reasoning", "response.function_call", "response.completed")
 """How the types of events begin that prove that the model works; others may come from a queue or a proxy."""
 _BETWEEN_SUMMARIES = "\n\n"

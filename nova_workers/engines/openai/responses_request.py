@@ -16,8 +16,6 @@ from nova_workers.engines.openai.names import wire_id, wire_name
 from nova_workers.engines.openai.wire import TurnRequest, answer_schema
 from nova_workers.engines.strict_schemas import is_strict
 
-__all__ = ["responses_body", "responses_choice"]
-
 _ENCRYPTED = "reasoning.encrypted_content"
 
 

@@ -6,8 +6,6 @@ from typing import Self
 from openai import AsyncStream
 from openai._streaming import ServerSentEvent
 
-__all__ = ["JsonStream", "WireFailed"]
-
 
 class WireFailed(Exception):
     """The SDK raised an exception: the connection, the server or the form of its answer failed, and not our code.

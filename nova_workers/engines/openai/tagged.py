@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterator
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.turn.intake import parse_input
 
-__all__ = ["ThinkTags", "calls_at_end"]
-
 _TAGS = ("think", "thinking", "thought")
 _OPENINGS = {f"<{tag}>": tag for tag in _TAGS}
 _CALL = r"<tool_call>\s*(\{.*?\})\s*</tool_call>"

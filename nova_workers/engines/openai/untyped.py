@@ -7,8 +7,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
 
-__all__ = ["counted", "list_of", "objects", "texts_of", "word"]
-
 _CACHED = (("cached_tokens",), ("prompt_cache_hit_tokens",))
 """Where servers put the count of cached tokens that have no details."""
 

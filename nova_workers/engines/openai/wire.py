@@ -15,8 +15,6 @@ from nova_workers.engines.tool_schemas import NOT_AT_ROOT
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["Answered", "Reader", "TurnRequest", "answer_schema"]
-
 _ANSWER_TOKENS = 1_024
 """Tokens reserved for the answer besides the reasoning, since the limit covers both."""
 _LEAST_REASONING_TOKENS = 2_048

@@ -36,8 +36,6 @@ from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Bridge", "serve_tools"]
-
 _CALL_ID = "callId"
 """Where a request's metadata has the id of the model's call, if the program passes it on."""
 

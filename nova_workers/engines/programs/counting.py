@@ -10,8 +10,6 @@ from dataclasses import replace
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.prices import PriceList
 
-__all__ = ["ProgramCount"]
-
 
 class ProgramCount:
     """The usage of one program so far."""

@@ -27,8 +27,6 @@ from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_no
 from nova_workers.engines.resilience import Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns, note_of
 
-__all__ = ["ProgramEngine"]
-
 _DEFAULT_MODEL = "sonnet"
 
 

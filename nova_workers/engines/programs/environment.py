@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-__all__ = ["inherited"]
-
 _INHERITED = frozenset(
     {
         "PATH",

@@ -6,8 +6,6 @@ from nova_workers.engines.programs.vendor import Vendor
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import INVALID, NO_KEY, OUT_OF_ORDER, TOO_LARGE, VerdictTable
 
-__all__ = ["forbidden_tool", "no_key", "program_ended", "reported", "silent"]
-
 
 def reported(message: str, text: str, verdicts: VerdictTable, *, status: int | None = None) -> EngineFailure:
     """Return the failure that a program reports: an `AttemptFailed` if it is the provider's.

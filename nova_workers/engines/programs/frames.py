@@ -7,8 +7,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["Announced", "BridgeCall", "Ended", "Failed", "Finished", "Forbidden", "Frame", "Reasoning", "Text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -15,8 +15,6 @@ from typing import Literal
 
 from nova_workers.base.errors import EngineFailure
 
-__all__ = ["Home", "make_home", "sweep"]
-
 _PREFIXES = {"program": "nova-program-", "claude": "nova-claude-"}
 _STALE_S = 2 * 86_400.0
 """Age at which a home is stale; no turn lasts this long."""

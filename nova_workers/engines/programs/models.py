@@ -7,8 +7,6 @@ from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.resilience import ModelLimits
 
-__all__ = ["ProgramModels"]
-
 _UNKNOWN_TOKENS = 200_000
 
 

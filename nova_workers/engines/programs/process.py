@@ -16,8 +16,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.lines import LineTooLong, json_object, read_lines
 from nova_workers.shell_sandbox import Enclosed
 
-__all__ = ["Launch", "ProgramProcess", "frozen_by"]
-
 _STDERR_LINES = 20
 _STDERR_LINE_CHARS = 1_000
 

@@ -36,8 +36,6 @@ from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome, ToolRefused
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["ProgramProvider", "Shared"]
-
 _PROFILE = "default"
 _SETTLE_S = 0.1
 """Silence after which a step has all its calls: a program starts those of one response together.

@@ -7,8 +7,6 @@ from nova_workers.engines.programs.frames import BridgeCall, Frame, Reasoning, T
 from nova_workers.engines.resilience import CHARS_A_TOKEN
 from nova_workers.engines.turn import Draft
 
-__all__ = ["ResponseSoFar"]
-
 
 @dataclass(slots=True)
 class ResponseSoFar:

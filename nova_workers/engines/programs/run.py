@@ -13,8 +13,6 @@ from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch, ProgramProcess
 from nova_workers.engines.programs.vendor import Vendor
 
-__all__ = ["ProgramRun"]
-
 
 class ProgramRun:
     """Must be closed, which also removes the home."""

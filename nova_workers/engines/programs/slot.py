@@ -2,8 +2,6 @@
 
 import asyncio
 
-__all__ = ["Slot"]
-
 
 class Slot:
     """One of an engine's slots for one turn.

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from nova_workers.engines.programs import relay
 
-__all__ = ["SERVER", "relay_command"]
-
 SERVER = "nova"
 """Its name."""
 

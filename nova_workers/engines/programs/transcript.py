@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 
-__all__ = ["Image", "Prompt", "prompt_of"]
-
 _MAX_CHARS = 900_000
 """Limit of a prompt's text. Codex refuses more than 1,048,576 characters (0.169)."""
 _MAX_IMAGES = 20

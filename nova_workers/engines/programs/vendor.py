@@ -17,8 +17,6 @@ from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.tool_schemas import ToolLimits
 from nova_workers.engines.verdicts import VerdictTable
 
-__all__ = ["ProgramSettings", "Request", "Vendor", "find_program", "why_not_usable"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProgramSettings:

@@ -4,18 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-__all__ = [
-    "FAILURES_LIFE",
-    "MOST_CONVERSATIONS",
-    "STRIKES_LIFE",
-    "BreakerState",
-    "Cooldown",
-    "CooldownReason",
-    "Failure",
-    "Health",
-    "HealthStore",
-]
-
 CooldownReason = Literal["auth", "rate_limit"]
 BreakerState = Literal["closed", "open", "probe"]
 """``probe``: the breaker is open, and the caller is the one call that it admits."""

@@ -23,8 +23,6 @@ from redis.asyncio import Redis
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.resilience.redis_link import RedisLink
 
-__all__ = ["ANY_MODEL", "Grant", "RateLimit", "RateLimiter"]
-
 _Answer = TypeVar("_Answer")
 
 ANY_MODEL = "*"

@@ -14,8 +14,6 @@ from nova_workers.engines.resilience.health import (
 )
 from nova_workers.engines.resilience.policy import Policy
 
-__all__ = ["MemoryHealth"]
-
 _TICK_S = 0.001
 """A failure after an answer is later than it, also within the clock's resolution."""
 

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Policy"]
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:

@@ -20,8 +20,6 @@ from nova_workers.engines.resilience.health import (
 )
 from nova_workers.engines.resilience.policy import Policy
 
-__all__ = ["HealthKeys", "RedisHealth"]
-
 _SCOPES = 2
 """Cool-downs per profile: of the key for all models, and of the key with this model."""
 _INDEX_TTL_S = 14_400

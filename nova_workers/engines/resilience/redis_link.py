@@ -7,8 +7,6 @@ from typing import TypeVar
 import structlog
 from redis.exceptions import RedisError
 
-__all__ = ["RedisLink"]
-
 _log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")

@@ -32,8 +32,6 @@ from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
 from nova_workers.engines.resilience.shared import Call, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
 
-__all__ = ["ResilientResponder"]
-
 _log = structlog.get_logger(__name__)
 
 _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its rate limit"}

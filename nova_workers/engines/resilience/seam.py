@@ -11,18 +11,6 @@ from nova_workers.engines import bounds
 from nova_workers.engines.resilience.health import CooldownReason
 from nova_workers.engines.turn import Ask, Draft, Response
 
-__all__ = [
-    "REMEDIES",
-    "AttemptFailed",
-    "Cause",
-    "ModelLimits",
-    "NoMetrics",
-    "Provider",
-    "Remedy",
-    "ResilienceMetrics",
-    "Route",
-]
-
 Cause = Literal["no_key", "key", "quota", "key_for_model", "rate_limit", "transport", "model", "request"]
 """Why an attempt failed. What can help is in `REMEDIES`.
 

@@ -15,8 +15,6 @@ from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.redis_link import RedisLink
 from nova_workers.engines.resilience.seam import NoMetrics, ResilienceMetrics
 
-__all__ = ["Call", "Resilience", "SharedHealth"]
-
 _T = TypeVar("_T")
 
 

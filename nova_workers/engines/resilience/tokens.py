@@ -7,8 +7,6 @@ from typing import Any
 from nova_workers.contracts.content import Message, media_tokens
 from nova_workers.contracts.usage import TokenUsage, most_tokens
 
-__all__ = ["CHARS_A_TOKEN", "TokenEstimate"]
-
 CHARS_A_TOKEN = 3.5
 """English prose has about 4, code and JSON about 3."""
 _BLOCK_TOKENS = 8

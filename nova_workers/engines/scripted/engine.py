@@ -18,8 +18,6 @@ from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.engines.turn import Interruption, Turn
 
-__all__ = ["ScriptedEngine"]
-
 
 class ScriptedEngine:
     """Runs the script in ``options.engine_config["script"]``, or in a message of the form ``{"script": […]}``.

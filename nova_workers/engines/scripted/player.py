@@ -14,8 +14,6 @@ from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
 
-__all__ = ["MODEL", "Echo", "Player", "PlayerTools"]
-
 MODEL = "scripted"
 EXIT_CODE = 137
 """Exit code of a process killed with SIGKILL."""

@@ -24,8 +24,6 @@ from nova_workers.contracts.content import Message, text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
 
-__all__ = ["ScriptItem", "ScriptedError", "ScriptedResponse", "ScriptedTool", "find_script"]
-
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["kinds_of"]
-
 _TYPES: Final[Mapping[str, str]] = {
     **{name: name for name in ("string", "number", "integer", "boolean", "array", "object", "null")},
     **dict.fromkeys(("str", "text"), "string"),

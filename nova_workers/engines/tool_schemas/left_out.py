@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LeftOutTool", "listed", "missing_note"]
-
 _MOST_NAMED = 20
 """How many tools a note names one by one: a server may have a thousand."""
 

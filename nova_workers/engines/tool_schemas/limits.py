@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ANTHROPIC", "GEMINI", "OPENAI", "OPENAI_COMPATIBLE", "PLAIN_KEYWORDS", "ToolLimits"]
-
 PLAIN_KEYWORDS: Final = frozenset(
     {"type", "title", "description", "enum", "items", "minItems", "maxItems", "minimum", "maximum"}
     | {"anyOf", "properties", "required"}

@@ -9,8 +9,6 @@ import orjson
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.tool_schemas.limits import PLAIN_KEYWORDS, ToolLimits
 
-__all__ = ["NOT_AT_ROOT", "PROPERTY_KEY", "schema_problem", "subschemas"]
-
 PROPERTY_KEY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 """What providers take as a key at the top."""
 NOT_AT_ROOT: Final = ("oneOf", "anyOf", "allOf", "enum", "not", "const", "if", "then", "else", "$ref")

@@ -10,8 +10,6 @@ from nova_workers.engines.tool_schemas.limits import PLAIN_KEYWORDS
 from nova_workers.engines.tool_schemas.values import NO_VALUE, READERS, compiles
 from nova_workers.engines.tool_schemas.words import as_json, explain
 
-__all__ = ["SchemaRebuilder", "joined"]
-
 _MAX_NODES: Final = 5_000
 """The limit of a rebuilt schema: references to references can make a small schema as large as they like."""
 _MAX_REFERENCES: Final = 32

@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-__all__ = ["refused_tool"]
-
 _AT_INDEX = (
     # Gemini's, which is within a list of tools.
     re.compile(r"function_?declarations\[(\d+)\]", re.IGNORECASE),

@@ -13,8 +13,6 @@ from nova_workers.engines.tool_schemas.lint import schema_problem
 from nova_workers.engines.tool_schemas.nodes import SchemaRebuilder
 from nova_workers.engines.tool_schemas.roots import object_root, renamed_keys
 
-__all__ = ["RepairedSchema", "Unrepairable", "repaired"]
-
 _CUT_LEVELS: Final = 3
 """Levels that a schema has below the one at which it is cut: items, and alternatives of them."""
 _SMALLER: Final = ((6, False), (3, False), (1, False))

@@ -8,8 +8,6 @@ from nova_workers.engines.tool_schemas.lint import NOT_AT_ROOT, PROPERTY_KEY
 from nova_workers.engines.tool_schemas.nodes import joined
 from nova_workers.engines.tool_schemas.words import as_json, explain
 
-__all__ = ["object_root", "renamed_keys"]
-
 _MAX_KEY_CHARS: Final = 64
 _MAX_CONDITION_CHARS: Final = 1_000
 _MOST_ALTERNATIVES: Final = 20

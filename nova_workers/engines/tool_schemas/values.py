@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from nova_workers.engines.tool_schemas.words import as_json
 
-__all__ = ["NO_VALUE", "READERS", "compiles"]
-
 NO_VALUE: Final = object()
 """What a reader returns for a value that makes no sense."""
 _MAX_PATTERN_CHARS: Final = 500

@@ -6,8 +6,6 @@ import orjson
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["as_json", "explain"]
-
 
 def as_json(value: Any) -> str:
     """Return a value as JSON, the same for equal values."""

@@ -11,8 +11,6 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.base.json_schemas import InvalidSchema, JsonSchema, json_in
 from nova_workers.contracts.content import Message, text_block
 
-__all__ = ["AnswerCheck", "answer_request"]
-
 _REPAIRS = 1
 _MAX_PROBLEM_CHARS = 1_000
 

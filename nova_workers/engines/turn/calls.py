@@ -28,8 +28,6 @@ from nova_workers.engines.turn.output import within_bounds
 from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 
-__all__ = ["CallRunner", "without_deferral"]
-
 _log = structlog.get_logger(__name__)
 
 _CANNOT_WAIT = (

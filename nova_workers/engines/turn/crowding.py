@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
 
-__all__ = ["without_oldest_media"]
-
 _MOST = 100
 """The Messages API takes 100 images and documents in a request, with the smallest windows."""
 _MOST_CHARS = 24 * 1024 * 1024

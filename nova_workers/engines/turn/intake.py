@@ -24,8 +24,6 @@ from nova_workers.contracts.content import (
 )
 from nova_workers.engines.turn.seam import Response
 
-__all__ = ["Admitted", "admit", "input_problem", "parse_input"]
-
 _MAX_DEPTH = 100
 """Nesting limit of a call's input. Libraries stop at about 250 levels, including those around the input."""
 _MAX_KEPT_CHARS = 10_000

@@ -13,8 +13,6 @@ from typing import Self
 
 from nova_workers.contracts.abort import AbortReason, AbortSignal
 
-__all__ = ["Interruption", "ReasoningClock", "TurnStopped"]
-
 
 class TurnStopped(BaseException):
     """The turn must stop. Raised only inside the engine; its caller gets a result.

@@ -31,8 +31,6 @@ from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, R
 from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import Budget, Tally, stop_reason_of, stopped_because
 
-__all__ = ["Turn"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_TOOL_REFUSALS = 20

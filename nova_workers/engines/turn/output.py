@@ -6,8 +6,6 @@ from nova_workers.base.media import media_problem
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
 
-__all__ = ["within_bounds"]
-
 _TAIL_SHARE = 4
 """A quarter of what is kept of a long text is its end, where errors and totals are."""
 

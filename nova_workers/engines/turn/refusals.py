@@ -15,8 +15,6 @@ from nova_workers.contracts.content import ContentBlock, Message, text_block
 from nova_workers.contracts.refusals import REPLACEABLE, LeftOut, is_note, note_for
 from nova_workers.engines.turn.seam import BlockPlace, ContentRefused
 
-__all__ = ["Refusals"]
-
 _MEDIA = frozenset({"image", "document"})
 _THOUGHTS = frozenset({"thinking", "redacted_thinking"})
 _MAX_NAMED = 20

@@ -17,19 +17,6 @@ from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
 
-__all__ = [
-    "Ask",
-    "BlockPlace",
-    "ContentRefused",
-    "Draft",
-    "Ending",
-    "Responder",
-    "Response",
-    "ToolOutcome",
-    "ToolRefused",
-    "Tools",
-]
-
 Ending = Literal["end", "tools", "resume", "max_tokens"]
 """How a response ended: complete; with tool calls; to be sent back so that the provider continues; cut off."""
 

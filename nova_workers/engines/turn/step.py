@@ -11,8 +11,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.intake import Admitted
 from nova_workers.engines.turn.seam import ToolOutcome
 
-__all__ = ["OpenStep", "ended", "interrupted", "open_step"]
-
 _MAY_BEGIN = frozenset({"approved", "deferred"})
 """States of calls in a journal that did not begin: permitted meanwhile, or not asked about yet."""
 

@@ -20,8 +20,6 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.seam import Ending
 
-__all__ = ["Budget", "Tally", "stop_reason_of", "stopped_because"]
-
 
 class Budget:
     """Counts a turn's tokens and cost against its limits, and against those of its parent turn."""

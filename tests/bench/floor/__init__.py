@@ -6,8 +6,6 @@ pub/sub message tells its end. It has no keys, validation, events, leases, journ
 loses runs: it shows the ceiling of the design on a machine, and is no design.
 """
 
-__all__ = ["CHANNEL", "DATABASE", "REDIS"]
-
 DATABASE = "NOVA_BENCH_FLOOR_DATABASE"
 REDIS = "NOVA_BENCH_FLOOR_REDIS"
 CHANNEL = "floor:run:"

@@ -17,8 +17,6 @@ from redis.asyncio import Redis
 from tests.bench.floor import CHANNEL, DATABASE, REDIS
 from tests.bench.floor.worker import execute
 
-__all__ = ["app"]
-
 _TABLES = """
 CREATE TABLE IF NOT EXISTS floor_threads (id text PRIMARY KEY, messages text[] NOT NULL DEFAULT '{}');
 CREATE TABLE IF NOT EXISTS floor_runs (

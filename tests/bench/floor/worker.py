@@ -18,8 +18,6 @@ from redis import Redis
 from nova_workers.broker.celery_app import kombu_url
 from tests.bench.floor import CHANNEL, DATABASE, REDIS
 
-__all__ = ["app", "execute"]
-
 _SESSIONS = 8
 _LOCK = "SELECT FROM floor_threads WHERE id = $1 FOR UPDATE"
 _CLAIM = """

@@ -27,8 +27,6 @@ from tests.bench.growth.report import MEASURED, Measured, to_markdown, write_pag
 from tests.bench.machine import Machine
 from tests.bench.servers import Servers, bench_servers
 
-__all__ = ["main"]
-
 _DOCS = Path(__file__).resolve().parents[3] / "docs"
 _FIGURES = Path(".cache/growth")
 """The newest figures of each axis: the page may have some of another day."""

@@ -8,8 +8,6 @@ from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 from tests.bench.growth.queues import choose
 
-__all__ = ["measure_agents"]
-
 _LIST = Operation("GET /v1/agents, 50")
 _GET = Operation("GET /v1/agents/{id}")
 _CHOOSE = Operation(

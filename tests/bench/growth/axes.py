@@ -18,8 +18,6 @@ from tests.bench.growth.tenants import measure_tenants
 from tests.bench.growth.texts import measure_texts
 from tests.bench.growth.vectors import measure_vectors
 
-__all__ = ["AXES", "Growing", "measure_axis"]
-
 
 @dataclass(frozen=True, slots=True)
 class Growing:

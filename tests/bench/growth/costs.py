@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["WARM_UP", "Action", "Axis", "Cost", "Operation", "repeated"]
-
 _FLAT_FACTOR = 2.0
 """A tree of an index is a level deeper, and caches hold less of it."""
 _FLAT_MS = 1.0

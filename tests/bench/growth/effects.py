@@ -11,8 +11,6 @@ from nova_workers.domain.upkeep.sql.overdue import has_due_effects
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 
-__all__ = ["measure_effects"]
-
 _EMBEDDINGS = Operation("claim and end 16 embeddings")
 _TITLE = Operation("claim and end a title, beside them")
 

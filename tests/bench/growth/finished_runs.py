@@ -20,8 +20,6 @@ from tests.bench.ends import PLAIN_END
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 
-__all__ = ["cycle_seconds", "measure_finished_runs"]
-
 _SUBMIT = Operation("submit a run")
 _CLAIM = Operation("claim it")
 _STEP = Operation("commit a step")

@@ -14,8 +14,6 @@ from tests.bench.http import LoadClient
 from tests.bench.servers import Servers
 from tests.support.processes.fleet import Fleet
 
-__all__ = ["Ground", "lend_ground"]
-
 # One process has all streams, all from one address, and a few keys do all requests.
 _LIMITS = {
     "NOVA_API__MAX_STREAMS_PER_KEY": "100000",

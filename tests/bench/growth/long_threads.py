@@ -9,8 +9,6 @@ from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.finished_runs import cycle_seconds
 from tests.bench.growth.ground import Ground
 
-__all__ = ["measure_long_threads"]
-
 _KEPT = 20
 """Turns since the last compaction."""
 

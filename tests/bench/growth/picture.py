@@ -8,8 +8,6 @@ from html import escape
 
 from tests.bench.growth.costs import Axis
 
-__all__ = ["draw"]
-
 _COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
 _COLUMNS = 2
 _WIDTH, _HEIGHT = 460, 380

@@ -10,8 +10,6 @@ from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.finished_runs import cycle_seconds
 from tests.bench.growth.ground import Ground
 
-__all__ = ["choose", "measure_queues"]
-
 _CHOOSE = Operation("choose the next run, each on its own thread")
 _PASSED_OVER = "Each queued run of a thread that runs is passed over."
 _HELD = {

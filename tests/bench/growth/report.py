@@ -14,8 +14,6 @@ from pydantic import TypeAdapter
 from tests.bench.growth.costs import Axis, Cost, Operation
 from tests.bench.machine import Machine
 
-__all__ = ["MEASURED", "Measured", "to_markdown", "write_page"]
-
 _BEGIN, _END = "<!-- growth output -->", "<!-- end of growth output -->"
 _TIMES = "×"  # noqa: RUF001 - a factor is written so
 

@@ -18,8 +18,6 @@ from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 from tests.bench.machine import pss_mb
 
-__all__ = ["measure_streams"]
-
 _OPENING = 50
 """Streams that are opened at once."""
 _TIMEOUT_S = 300.0

@@ -10,8 +10,6 @@ from tests.bench.growth.ground import Ground
 from tests.bench.growth.queues import choose
 from tests.bench.http import LoadClient
 
-__all__ = ["measure_tenants"]
-
 _KEY = Operation("look a key up")
 _FIRST = Operation("GET /v1/agents with a key that is not in the cache")
 _CHOOSE_ONE = Operation("choose the next run, one tenant has queued runs")

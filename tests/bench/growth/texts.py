@@ -19,8 +19,6 @@ from tests.bench.figures import percentile
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 
-__all__ = ["measure_texts"]
-
 _INDEX = "ix_message_texts__parts"
 _PAGES = Path(__file__).resolve().parents[3] / "docs"
 _NAMES = 20_000

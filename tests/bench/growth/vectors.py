@@ -11,8 +11,6 @@ from nova_workers.domain.search.sql.messages import MessageFilter, search_messag
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 
-__all__ = ["measure_vectors"]
-
 _MODEL = "growth"
 _DIMENSIONS = 384
 _INDEX = "ix_embeddings__hnsw_half_384"

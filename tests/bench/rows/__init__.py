@@ -26,8 +26,6 @@ from tests.bench.rows.triggers import measure_triggers
 from tests.bench.rows.turns import measure_concurrent, measure_many_concurrent, measure_turns
 from tests.bench.stage import Bench
 
-__all__ = ["ROWS"]
-
 ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "floor": measure_floor,
     "accept": measure_accept,

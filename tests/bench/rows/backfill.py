@@ -17,8 +17,6 @@ from tests.bench.rows.claims import fill_ledger
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
-__all__ = ["measure_backfill"]
-
 _TENANT = "ten_bench"
 _IDLE_MS = 20
 

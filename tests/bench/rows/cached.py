@@ -13,8 +13,6 @@ from tests.bench.figures import Figure, Result
 from tests.bench.stage import Bench
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
-__all__ = ["measure_cached"]
-
 _MODEL = "claude-sonnet-4-5"
 _TOKENS_OF_IMAGE = 1_600
 _CHARS_A_TOKEN = 4

@@ -17,8 +17,6 @@ from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
-__all__ = ["fill_ledger", "measure_claims"]
-
 _TENANT = "ten_bench"
 _RUNS_A_THREAD = 10
 _WITHIN_PERCENT = 20

@@ -11,8 +11,6 @@ from tests.bench.stage import Bench, Stage, scripted
 from tests.support.data.queued_runs import queue_runs
 from tests.support.processes.fleet import add_api_key
 
-__all__ = ["measure_fairness"]
-
 _SLOTS = 8
 _TURN_S = 0.2
 _SLACK_S = 0.1

@@ -13,8 +13,6 @@ from tests.bench.machine import rss_mb
 from tests.bench.stage import Bench
 from tests.support.processes.inspection import command_lines, descendants
 
-__all__ = ["measure_first"]
-
 _RATIO = 1.3
 _UNLOADED_MB = 90.0
 _LOADED_MB: Mapping[str, float] = {"scripted": 150.0}

@@ -8,8 +8,6 @@ from tests.bench.installed import Site, floor
 from tests.bench.patterns import Window, burst, closed_loop, first_event, one_by_one, post_then_wait, post_wait
 from tests.bench.stage import Bench
 
-__all__ = ["measure_floor"]
-
 _WARM_UP = 60
 
 

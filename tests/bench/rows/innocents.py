@@ -12,8 +12,6 @@ from tests.bench.stage import Bench, Stage
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
 from tests.support.waiting import until
 
-__all__ = ["measure_innocents"]
-
 _POISON = "This conversation cannot be answered."
 _REFUSALS = 3
 """After so many, the retries of one run had opened the breaker of the whole fleet."""

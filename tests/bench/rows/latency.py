@@ -6,8 +6,6 @@ import time
 from tests.bench.figures import Result, spread
 from tests.bench.stage import Bench, Stage
 
-__all__ = ["measure_accept", "measure_first_event", "measure_wait"]
-
 _GAP_S = 0.15
 """Between two requests to an idle fleet: effects are rung for after 0.1 s, and a text is embedded in 0.01 s."""
 

@@ -6,8 +6,6 @@ from tests.bench.figures import Figure, Result
 from tests.bench.machine import pss_mb, rss_mb
 from tests.bench.stage import Bench, scripted
 
-__all__ = ["measure_memory"]
-
 _SPARE_SLOTS = 24
 _LONGEST_S = 600
 

@@ -15,8 +15,6 @@ from tests.bench.installed import installed_environment, running_up
 from tests.bench.stage import Bench
 from tests.support.servers.model_server import Status, model_server
 
-__all__ = ["measure_notice"]
-
 _BOUND_S = 2.0
 _EVENT = b"provider_unavailable"
 _LINE = "⏸ waiting: ".encode()

@@ -13,8 +13,6 @@ from nova_workers.contracts.orders import EngineTrace, build_order
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench, Stage, scripted
 
-__all__ = ["measure_orders"]
-
 _POLICY = "bench_policy"
 _PAYLOAD = {
     "targetKey": "hero.headline",

@@ -6,8 +6,6 @@ import time
 from tests.bench.figures import Figure, Result
 from tests.bench.stage import Bench, Stage, scripted
 
-__all__ = ["measure_recovery"]
-
 _SLOTS = 256
 
 # Their step before the kill is committed: it is the point from which the next worker continues.

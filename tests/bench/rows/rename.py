@@ -15,8 +15,6 @@ from tests.bench.figures import Figure, Result
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
-__all__ = ["measure_rename"]
-
 _TENANT = "ten_bench"
 _OLD, _NEW = "support", "helpdesk"
 _MOST_S = 10.0

@@ -20,8 +20,6 @@ from tests.bench.stage import Bench, Stage, scripted
 from tests.bench.window import Gauge, Idle, Window
 from tests.support.processes.fleet import FleetProcess, free_port
 
-__all__ = ["measure_scaling"]
-
 _LEAST = 0.9
 _MORE_CLIENTS = 1.25
 """Than slots, so that a run waits for each slot that becomes free."""

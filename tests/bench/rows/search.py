@@ -11,8 +11,6 @@ from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
-__all__ = ["measure_search"]
-
 _TENANT = "ten_bench"
 _WORDS = 30_000
 _DIMENSIONS = 384

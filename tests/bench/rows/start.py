@@ -21,8 +21,6 @@ from tests.bench.stage import Bench
 from tests.support.processes.inspection import command_lines, descendants
 from tests.support.waiting import until
 
-__all__ = ["measure_start"]
-
 _WARM_S = 7.0
 _API_IMPORT_S = 1.2
 _WORKER_IMPORT_S = 2.5

@@ -9,8 +9,6 @@ from tests.bench.http import LoadClient
 from tests.bench.stage import Bench, scripted
 from tests.bench.stamped_worker_names import STAMP, STAMPED_WORKER_APP
 
-__all__ = ["measure_tokens"]
-
 _PACE_TOKENS_PER_S = 25.0
 """A model's deltas at 60 to 80 tokens a second come in about this many pieces."""
 _FAST_TOKENS_PER_S = 100.0

@@ -22,8 +22,6 @@ from nova_workers.ledger.work import Work
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench, Stage, scripted
 
-__all__ = ["measure_trees"]
-
 _GAP_S = 0.1
 _RUNS_ENDED = "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE status IN ('queued', 'running', 'waiting'))"
 _CHILD_RUN = """

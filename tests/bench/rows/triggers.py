@@ -22,8 +22,6 @@ from tests.bench.figures import Figure, Result, percentile
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
 
-__all__ = ["measure_triggers"]
-
 _TENANT = "ten_bench"
 _IDLE_MS = 20
 _AGENTS = 200

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from tests.bench.figures import Figure, Result
 from tests.bench.stage import Bench, Stage, scripted
 
-__all__ = ["measure_concurrent", "measure_many_concurrent", "measure_turns"]
-
 _SPARE_SLOTS = 24
 """Beside the turns: for effects and ticks, which take slots too."""
 

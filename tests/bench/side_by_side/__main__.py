@@ -20,8 +20,6 @@ from rich.table import Table
 from tests.bench.installed import Site, nova_up
 from tests.bench.patterns import burst, closed_loop, first_event, one_by_one, post_wait
 
-__all__ = ["main"]
-
 _HERE = Path(__file__).resolve().parents[3]
 _WARM_UP_S = 4.0
 _SETTLE_S = 1.0

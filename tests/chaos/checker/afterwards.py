@@ -11,8 +11,6 @@ from tests.chaos.checker.ledger import Effect, Firing, Ledger, Trigger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History
 
-__all__ = ["check"]
-
 _MAX_ATTEMPTS = 8
 """The default of `NOVA_EFFECTS__MAX_ATTEMPTS`."""
 

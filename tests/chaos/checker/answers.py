@@ -10,8 +10,6 @@ from tests.chaos.checker.ledger import Ledger, Run
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import PLAIN_ANSWER, History, Submission, text_of_plan
 
-__all__ = ["check"]
-
 _MAX_LOSSES = 5
 """The default of `NOVA_RUNS__MAX_ATTEMPTS`."""
 _ACKNOWLEDGEMENT = re.compile(r"ack:[\w-]+; ")

@@ -9,8 +9,6 @@ from tests.chaos.checker.ledger import Ledger, Run
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import Event, History
 
-__all__ = ["calm_s", "check"]
-
 _SUSPECT_LOSSES = 2
 """A run that lost so many workers is executed in a process of its own."""
 

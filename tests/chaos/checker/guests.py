@@ -12,8 +12,6 @@ import asyncpg
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import Guest, History
 
-__all__ = ["GuestRows", "check", "load_guests"]
-
 _TREES = """
 SELECT o.id, a.state AS status, a.summary AS text,
        (SELECT array_agg(DISTINCT g.state) FROM orchestration_agents g WHERE g.orchestration_id = o.id) AS states

@@ -10,23 +10,6 @@ from typing import TypeVar
 
 import asyncpg
 
-__all__ = [
-    "Attempt",
-    "Call",
-    "Delivery",
-    "Effect",
-    "Firing",
-    "HeadMove",
-    "Ledger",
-    "Message",
-    "Run",
-    "Thread",
-    "Trigger",
-    "Turn",
-    "Wait",
-    "load",
-]
-
 _T = TypeVar("_T")
 
 ENDED = ("succeeded", "failed", "canceled", "merged")

@@ -8,8 +8,6 @@ from tests.chaos.checker.ledger import Ledger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History, Once
 
-__all__ = ["check"]
-
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
     """Compare each answer with what the ledger had once every fault was removed."""

@@ -10,8 +10,6 @@ from tests.chaos.checker.ledger import Attempt, Ledger, Message, Run
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import Event, History
 
-__all__ = ["check"]
-
 _STATEMENT = timedelta(seconds=1)
 """`now()` is the start of a statement, which may then wait for a lock: neighbours may seem to overlap for as long."""
 

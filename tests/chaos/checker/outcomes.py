@@ -9,8 +9,6 @@ from tests.chaos.checker.ledger import Ledger, Message, Run, Turn
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History
 
-__all__ = ["check"]
-
 _TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
 
 

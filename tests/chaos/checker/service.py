@@ -8,8 +8,6 @@ from tests.chaos.checker.ledger import Ledger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History
 
-__all__ = ["check"]
-
 _PERMITTED_5XX = (503,)
 _POISONED = 137
 """Exit code of a process that a poison run ended. That of a signal is negative."""

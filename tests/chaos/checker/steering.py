@@ -8,8 +8,6 @@ from tests.chaos.checker.ledger import Ledger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History
 
-__all__ = ["check"]
-
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
     """Count the committed responses that name each steering message: the model names each message that it gets once."""

@@ -10,8 +10,6 @@ from tests.chaos.checker.ledger import Ledger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import Event, History
 
-__all__ = ["Reading", "check"]
-
 
 @dataclass
 class Reading:

@@ -9,8 +9,6 @@ from tests.chaos.checker.ledger import Ledger
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import History
 
-__all__ = ["check"]
-
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
     """Compare the executions that the tool's server recorded with the calls in the ledger."""

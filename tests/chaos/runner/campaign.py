@@ -19,8 +19,6 @@ from tests.chaos.runner.guests import Guests
 from tests.chaos.runner.scenarios import SCENARIOS, Scenario, Stage
 from tests.chaos.runner.workload import Pace, Workload
 
-__all__ = ["Campaign", "Outcome"]
-
 _WARM_UP_S = 3.0
 _TWO_AT_ONCE = 0.25
 _POLL_S = 0.2

@@ -18,8 +18,6 @@ import httpx2
 
 from tests.chaos.history import Ack, Event, Recorder, Submission
 
-__all__ = ["RecordingClient"]
-
 Json = dict[str, Any]
 
 _TIMEOUT_S = 10.0

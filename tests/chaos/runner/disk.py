@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Self
 
-__all__ = ["OwnDisk"]
-
 _SIZE_BYTES = 6 * 1024**3
 _PAGE_BYTES = 4096
 

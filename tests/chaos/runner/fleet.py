@@ -31,8 +31,6 @@ from tests.support.processes.fleet import ALL_QUEUES, FleetProcess, add_api_key,
 from tests.support.processes.own_servers import OwnServers
 from tests.support.servers.fault_proxy import FaultProxy
 
-__all__ = ["ChaosFleet", "Leases", "Member", "Role"]
-
 Role = Literal["api", "worker", "beat", "console", "outside"]
 
 _SLOTS = 256

@@ -22,8 +22,6 @@ from tests.chaos.runner.fleet import ChaosFleet
 from tests.chaos.runner.once import OnceSender
 from tests.chaos.runner.outside import GUEST_TOOL, ROLES
 
-__all__ = ["Guests"]
-
 Json = dict[str, Any]
 
 _AGENT = "guest"

@@ -17,8 +17,6 @@ import httpx2
 from tests.chaos.history import Recorder
 from tests.chaos.runner.fleet import ChaosFleet
 
-__all__ = ["OnceSender"]
-
 Json = dict[str, Any]
 
 _TIMEOUT_S = 10.0

@@ -31,8 +31,6 @@ from tests.support.servers.dialects import Dialect
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.replies import Part, Reply, Stream
 
-__all__ = ["GUEST_TOOL", "ROLES", "TOOL", "plan_message", "steer_message"]
-
 Json = dict[str, Any]
 
 TOOL = "mcp__outside__record"

@@ -13,8 +13,6 @@ from tests.chaos.checker.ledger import Attempt, Run
 from tests.chaos.history import Fault
 from tests.chaos.runner.campaign import Outcome
 
-__all__ = ["evidence", "interruptions", "recovery_s", "report"]
-
 _BAR_WIDTH = 40
 _GUESTS = {
     "approval": "calls decided",

@@ -6,8 +6,6 @@ import asyncio
 
 import asyncpg
 
-__all__ = ["fetch_past_faults"]
-
 _PATIENCE_S = 120.0
 _POLL_S = 0.1
 _LOST = (

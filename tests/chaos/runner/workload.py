@@ -14,8 +14,6 @@ from tests.chaos.runner.client import RecordingClient
 from tests.chaos.runner.fleet import ChaosFleet
 from tests.chaos.runner.outside import plan_message, steer_message
 
-__all__ = ["Pace", "Workload"]
-
 Json = dict[str, Any]
 
 AGENT = "chaos"

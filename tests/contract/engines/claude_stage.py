@@ -8,8 +8,6 @@ from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.contract.engines.stage import WireStage
 from tests.support.servers.model_server import ModelServer
 
-__all__ = ["LONG_WITH_CLAUDE", "NOT_AGAIN", "ClaudeStage"]
-
 NOT_AGAIN = frozenset(
     {
         "test_a_call_in_flight_is_interrupted_unless_it_is_idempotent",

@@ -12,8 +12,6 @@ from tests.contract.engines.stage import WireStage
 from tests.support.servers.installed_programs import CODEX, program_path
 from tests.support.servers.model_server import ModelServer
 
-__all__ = ["LONG_WITH_PROGRAMS", "OF_PROGRAMS", "CodexStage", "GeminiStage", "codex_engine", "gemini_engine"]
-
 _OF_CODEX = frozenset(
     {
         "test_a_canceled_task_is_canceled",

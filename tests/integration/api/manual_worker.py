@@ -22,8 +22,6 @@ from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
 
-__all__ = ["ManualWorker", "Tenant", "Turn", "make_tenant"]
-
 ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 
 

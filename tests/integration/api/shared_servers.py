@@ -13,8 +13,6 @@ from nova_workers.base.config import Settings
 from nova_workers.ledger.database import PostgresDatabase
 from tests.integration.api.manual_worker import Tenant, make_tenant
 
-__all__ = ["SharedServers", "shared_servers"]
-
 _Result = TypeVar("_Result")
 _TIMEOUT_S = 60.0
 

@@ -29,8 +29,6 @@ from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
-__all__ = ["KEY", "Stage", "calls", "open_stage", "says"]
-
 KEY = f"test:{b64encode(os.urandom(32)).decode()}"
 
 

@@ -15,8 +15,6 @@ from nova_workers.domain.capabilities.rules import CapabilityContext, default_re
 from nova_workers.ledger.database import Database
 from tests.support.harness.tool_server import tool_server
 
-__all__ = ["ToolCaller", "add_agents", "add_tenants"]
-
 
 async def add_tenants(database: Database) -> None:
     """Add two tenants, each with the agents `a` and `b`."""

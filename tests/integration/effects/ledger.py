@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Database
 
-__all__ = ["SeededRun", "effect", "make_due", "seed_run", "seed_thread"]
-
 
 @dataclass(frozen=True)
 class SeededRun:

@@ -12,8 +12,6 @@ from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.database import Database
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 
-__all__ = ["NOW", "PastConversations"]
-
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 

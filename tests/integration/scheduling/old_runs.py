@@ -7,8 +7,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 
-__all__ = ["add_agent", "age_thread", "count", "old_run", "old_thread"]
-
 
 async def add_agent(database: Database, tenant_id: str, agent_id: str = "nova", **spec: Any) -> None:
     """Insert an agent, and its tenant."""

@@ -10,8 +10,6 @@ from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
 from nova_workers.ledger.database import Row
 from tests.support.harness.workers import Harness
 
-__all__ = ["OWNER", "TaskHarness"]
-
 OWNER = "clerk"
 """An agent that answers and changes nothing."""
 

@@ -18,9 +18,6 @@ from nova_workers.ledger.work import Work
 from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.harness.workers import AGENT, Harness
 
-__all__ = ["TriggerHarness"]
-
-
 _PASS_TIME = (
     """
     UPDATE triggers

@@ -7,18 +7,6 @@ from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskSta
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
 
-__all__ = [
-    "TENANT",
-    "A",
-    "B",
-    "RecordedDoorbells",
-    "active_task",
-    "kinds_of",
-    "new_task",
-    "subtask_of",
-    "task_with_status",
-]
-
 TENANT = "ten_1"
 A, B = TaskActor("a", "run_a", "thr_elsewhere"), TaskActor("b", "run_b", "thr_elsewhere")
 """Two agents, each in a run on a thread without a task."""

@@ -9,8 +9,6 @@ from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric, Smal
 import models
 from nova_workers.domain.archive.sql.tables import KEPT, Column, KeptTable, shaped
 
-__all__ = ["MOMENT", "SKILL", "archive_tables", "small_row"]
-
 MOMENT = "2026-03-01T12:30:15.123456+00:00"
 SKILL = "---\nname: pdf\ndescription: Reads PDFs.\n---\n\nOpen it.\u2028Read it.\n"
 

@@ -8,8 +8,6 @@ from functools import cache
 
 from tests.support.data.documents import ROOT
 
-__all__ = ["claims_in", "proofs"]
-
 _NOT_IN_MAKE_TEST = "pytest.mark.long"
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Block", "anchors", "blocks", "code_spans", "commands", "links", "pages", "prose"]
-
 ROOT = Path(__file__).resolve().parents[3]
 
 _BLOCK = re.compile(

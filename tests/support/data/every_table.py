@@ -12,8 +12,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import metadata
 
-__all__ = ["OWNED", "fill_tables"]
-
 OWNED = [table for table in metadata.sorted_tables if "tenant_id" in table.c]
 """Tables with rows of tenants, parents first."""
 

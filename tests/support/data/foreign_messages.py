@@ -8,8 +8,6 @@ import pickle
 import zlib
 from typing import Any, Final
 
-__all__ = ["DOORBELLS", "FANOUT", "command", "doorbell"]
-
 _MISSING: Final = object()
 
 

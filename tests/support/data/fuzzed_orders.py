@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.orders.definitions import json_schema
 
-__all__ = ["MARK", "damaged_orders"]
-
 MARK = "Zq7 canary"
 """A part of every text and name in the free content of an order; no error may contain it."""
 

@@ -9,8 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
-__all__ = ["harmless_answers"]
-
 _NOUNS: Final = (
     "headline",
     "basic plan",

@@ -3,8 +3,6 @@
 import struct
 import zlib
 
-__all__ = ["GIF", "JPEG", "PDF", "WEBP", "jpeg", "png"]
-
 
 def png(width: int = 1, height: int = 1) -> bytes:
     """Return a picture whose size is only in its header."""

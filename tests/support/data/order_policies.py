@@ -5,8 +5,6 @@ from typing import Any
 from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
 from tests.support.data.work_orders import example_order
 
-__all__ = ["POLICY", "order", "policy"]
-
 ANTHROPIC = {"engine": "anthropic", "model": "haiku", "provider": "anthropic"}
 OPENAI = {"engine": "openai", "model": "gpt-4o-mini", "provider": "openai"}
 POLICY: dict[str, Any] = {

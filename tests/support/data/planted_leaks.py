@@ -7,8 +7,6 @@ import codecs
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["CREDENTIALS", "DISGUISES", "ERRORS", "PROMPT", "TRACES"]
-
 _UPPER: Final = "Q7ZK3N5T9R2M4WBX"
 _MIXED: Final = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7bC9dE2fG4hJ6k"
 _HEX: Final = "3f9a1c7e5b2d8064f1a3c5e7092b4d6f8a1c3e5f"

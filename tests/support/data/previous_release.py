@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["COMMIT", "REVISION", "VERSION", "unpack"]
-
 VERSION = "0.2.0"
 COMMIT = "ff7b3546762e965ae6ad6e506f028be54b71260b"
 """The commit of its tag, since a clone may be without tags."""

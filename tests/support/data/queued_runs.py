@@ -12,8 +12,6 @@ from nova_workers.broker.task_names import TASK_RUN_AGENT
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 
-__all__ = ["queue_runs"]
-
 # Each on a thread of its own.
 _QUEUE_RUNS = """
 WITH made AS (

@@ -2,8 +2,6 @@
 
 from nova_workers.ledger.database import Connection
 
-__all__ = ["entries_read"]
-
 _READ = """
 SELECT COALESCE(sum(pg_stat_get_xact_tuples_returned(relation)), 0)::int
   FROM (SELECT to_regclass(:table) AS relation

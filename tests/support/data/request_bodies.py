@@ -8,8 +8,6 @@ from pydantic import BaseModel
 
 from nova_workers.domain.agents.rules.entries import models_in
 
-__all__ = ["all_parts", "request_bodies"]
-
 
 def request_bodies(app: FastAPI) -> set[type[BaseModel]]:
     """Return the models of all bodies."""

@@ -19,8 +19,6 @@ from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.http.keys import Scope
 from tests.support.data.documents import ROOT
 
-__all__ = ["PAGE", "scope_table", "table_of"]
-
 PAGE: Final = ROOT / "docs" / "scopes.md"
 _HEAD: Final = "| endpoint | scope | depending on the request | other tenants |\n| --- | --- | --- | --- |\n"
 _SCOPES: Final = frozenset(get_args(Scope))

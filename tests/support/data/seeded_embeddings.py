@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from nova_workers.base.errors import Unavailable
 from nova_workers.domain.effects.rules.provider import Vector
 
-__all__ = ["SeededEmbeddings", "seeded_vector"]
-
 
 class SeededEmbeddings:
     """Gives each text its own vector, and records its calls.

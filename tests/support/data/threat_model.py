@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from tests.support.data.documents import ROOT
 
-__all__ = ["Wall", "actors", "walls"]
-
 
 @dataclass(frozen=True, slots=True)
 class Wall:

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["EXAMPLES", "example_order", "example_result"]
-
 EXAMPLES: Final = ("launchbase_standard", "launchbase_swarm_premium", "butler_basic")
 """Ids of policies, each with an example."""
 

@@ -18,8 +18,6 @@ from starlette.routing import Route
 
 from tests.support.servers.asgi import serving
 
-__all__ = ["ApiProxy", "api_proxy"]
-
 _ID = re.compile(r"/(?:[a-z]+_[0-9A-Z]{26}|channel:[^/]+)")
 _NOT_PASSED_ON = frozenset({"connection", "content-length", "host", "transfer-encoding"})
 

@@ -49,8 +49,6 @@ from nova_workers.domain.waits.sql import records as waits
 from nova_workers.domain.waits.sql import release, suspend
 from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 
-__all__ = ["Crashed", "Fault", "FaultInjectingDatabase", "FaultInjector", "fault_injecting_redis", "statement_name"]
-
 Fault = Literal["crash_before", "crash_after", "lose_reply", "refuse"]
 """The worker dies before the statement, or after the commit but before the reply; or it survives and gets an error of
 an unavailable database, after the commit (``lose_reply``) or instead of executing the statement (``refuse``)."""

@@ -8,8 +8,6 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
 
-__all__ = ["all_grants"]
-
 
 def all_grants() -> CapabilityRegistry:
     """Return a registry for an operator who permits every program. It has no database."""

@@ -11,9 +11,6 @@ from nova_workers.ledger.database import Database
 from tests.support.harness.planned_engine import USAGE, PlannedEngine
 from tests.support.harness.workers import ENDED
 
-__all__ = ["check_any_time", "check_heads", "check_settled", "thread_state"]
-
-
 # One statement: state machines look after each of thousands of steps.
 _BROKEN = """
 SELECT 'a thread has another holder than the run that runs or waits' AS what, t.id

@@ -13,8 +13,6 @@ import structlog
 from nova_workers.base.config import TelemetrySettings
 from nova_workers.base.observability.logging import configure_logging
 
-__all__ = ["Writes", "recorded_logs"]
-
 
 class Writes(io.StringIO):
     """A stream that records each write."""

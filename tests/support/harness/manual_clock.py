@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from tests.support.waiting import until
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """Stands still until it is moved."""

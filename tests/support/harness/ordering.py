@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TypeVar
 
-__all__ = ["dealt"]
-
 _Item = TypeVar("_Item")
 
 

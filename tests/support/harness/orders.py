@@ -33,8 +33,6 @@ from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
 from tests.support.harness.workers import Harness, Worker
 
-__all__ = ["AnsweringEngine", "Asked", "OrderDesk", "critique", "policy", "proposal", "with_master_key"]
-
 SECRET = "a secret of the tests"
 _KEY = f"test:{base64.b64encode(bytes(range(32))).decode()}"
 

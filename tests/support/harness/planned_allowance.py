@@ -8,8 +8,6 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.usage import CallBound, TokenUsage
 
-__all__ = ["PlannedAllowance", "Reserved"]
-
 
 @dataclass
 class Reserved:

@@ -24,8 +24,6 @@ from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.domain.prompts.rules import is_event_block
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
 
-__all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
-
 USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
 """The usage of each response."""
 _BOUND = CallBound("planned-1", 10, 3, 3, TokenPrice(0.01, 0.05))

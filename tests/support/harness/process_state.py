@@ -12,8 +12,6 @@ from typing import Final
 
 import structlog
 
-__all__ = ["ProcessState"]
-
 _FOREIGN: Final = frozenset({"decimal_context"})
 """Variables that libraries set once and keep."""
 

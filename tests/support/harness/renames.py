@@ -13,8 +13,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from tests.support.harness.workers import Harness
 
-__all__ = ["begin_rename", "move_all", "rename"]
-
 
 async def begin_rename(harness: Harness, old: str, new: str, *, database: Database | None = None) -> Rename:
     """Give an agent another id; its rows stay where they are."""

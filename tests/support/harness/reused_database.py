@@ -8,8 +8,6 @@ import asyncpg
 
 from tests.support.servers.databases import create_database, drop_database
 
-__all__ = ["ReusedDatabase"]
-
 _MAX_GROWN_BYTES = 16_000_000
 """A larger one has much to delete, and pages that are nearly empty."""
 

@@ -13,8 +13,6 @@ from nova_workers.client.run_text import RunText
 from nova_workers.contracts.events import EventCursor, event_adapter
 from nova_workers.ledger.database import Database
 
-__all__ = ["RunReader", "committed_texts"]
-
 _PAUSE_S = 0.05
 
 

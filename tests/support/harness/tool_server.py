@@ -7,8 +7,6 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 
-__all__ = ["tool_server"]
-
 
 def tool_server() -> ToolServer:
     """Return a server for tools whose database is not that of the server's calls: what they write commits by itself."""

@@ -13,8 +13,6 @@ from nova_workers.domain.orchestrations.rules.planning import NewOrchestration
 from nova_workers.domain.orchestrations.sql import agents as ledger
 from tests.support.harness.workers import Harness
 
-__all__ = ["MODELS", "Forest", "call", "complete", "script", "spawn"]
-
 MODELS = OrchestrationConfig.model_validate(
     {
         "providers": {"local": {"engine": "scripted"}, "away": {"engine": "anthropic"}},

@@ -52,8 +52,6 @@ from nova_workers.ledger.work import Work
 from tests.support.harness.fault_injection import Crashed, FaultInjectingDatabase, FaultInjector, fault_injecting_redis
 from tests.support.harness.planned_engine import PlannedEngine
 
-__all__ = ["AGENT", "ENDED", "Doorbells", "Harness", "Worker"]
-
 AGENT = "planned"
 """The agent that plays plans (`tests.support.harness.planned_engine.plan`). `scripted` plays scripts."""
 

@@ -13,8 +13,6 @@ from types import ModuleType
 
 from packaging.requirements import Requirement
 
-__all__ = ["base_distributions", "main"]
-
 
 def base_distributions() -> set[str]:
     """Return the names of all distributions that `pip install nova-workers` brings."""

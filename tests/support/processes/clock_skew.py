@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["can_skew_clocks", "skewed_clock"]
-
 _SOURCE = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>

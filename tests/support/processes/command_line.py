@@ -19,8 +19,6 @@ from unittest import mock
 from nova_workers.cli.app import main
 from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
-__all__ = ["Child", "Done", "Nova", "wait_for"]
-
 
 @dataclass(frozen=True)
 class Done:

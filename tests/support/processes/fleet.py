@@ -39,8 +39,6 @@ from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import PostgresDatabase
 from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
-__all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
-
 ROOT = Path(__file__).resolve().parents[3]
 ALL_QUEUES = ("interactive", "background", "effects", "system")
 ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")

@@ -21,8 +21,6 @@ from pathlib import Path
 from nova_workers.base.program import exclude_from_collections
 from nova_workers.devstack.launch import die_with_parent
 
-__all__ = ["accepted_connection", "connect", "fork_server"]
-
 _ROOT = Path(__file__).resolve().parents[3]
 _BACKLOG = 64
 

@@ -8,8 +8,6 @@ import sys
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.rules.suspects import ForkServer
 
-__all__ = ["main"]
-
 
 async def main(*files: str) -> None:
     """Start a child for each file."""

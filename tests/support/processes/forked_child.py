@@ -16,8 +16,6 @@ import orjson
 
 from nova_workers.worker.fork_server import forked_connection
 
-__all__ = ["Report"]
-
 _STANDARD_STREAMS = 3
 
 

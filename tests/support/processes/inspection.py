@@ -6,8 +6,6 @@ from contextlib import suppress
 
 import psutil
 
-__all__ = ["command_lines", "descendants", "is_alive", "wait_until_gone"]
-
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from tests.support.waiting import until
 
-__all__ = ["key_holder"]
-
 
 @asynccontextmanager
 async def key_holder() -> AsyncGenerator[int]:

@@ -16,8 +16,6 @@ from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from tests.support.processes.inspection import descendants
 from tests.support.servers.databases import running
 
-__all__ = ["OwnServers", "Server"]
-
 
 class Server:
     """A server that can die and restart on its data."""

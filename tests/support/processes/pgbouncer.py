@@ -15,8 +15,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.processes.fleet import free_port
 
-__all__ = ["own_pgbouncer", "why_no_pgbouncer"]
-
 _START_S = 60.0
 _CONFIGURATION = """
 [databases]

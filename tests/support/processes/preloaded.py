@@ -28,8 +28,6 @@ from nova_workers.devstack.launch import die_with_parent
 from nova_workers.worker.fork_server import forked_connection
 from tests.support.processes.fork_server import accepted_connection, connect, fork_server
 
-__all__ = ["SHARED_SOCKET", "PreloadedProcess", "preloaded_output", "shared_fork_server", "stream_of"]
-
 SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
 """The variable with the socket of the fork server that all test workers share."""
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from tests.support.processes.command_line import Nova, wait_for
 from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
-__all__ = ["PROMPT", "Terminal"]
-
 PROMPT = "(the prompt reads)"
 """Appears on the screen where a prompt begins to read."""
 

@@ -19,8 +19,6 @@ import pytest
 
 from tests.support.processes.fork_server import accepted_connection, fork_server
 
-__all__ = ["forked_interpreter"]
-
 _INTERPRETER = Path(__file__).with_name("xdist_interpreter.py")
 
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["aimock_server", "why_no_aimock"]
-
 _PROGRAM = Path(__file__).parent / "aimock" / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
 _START_DEADLINE_S = 30.0
 

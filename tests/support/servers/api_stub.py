@@ -20,8 +20,6 @@ from nova_workers.contracts.events import Event
 from nova_workers.contracts.http.wire import RunView
 from tests.support.servers.asgi import serving
 
-__all__ = ["ApiStub", "all_frames", "api_stub", "frame", "run_view", "says", "streams"]
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 

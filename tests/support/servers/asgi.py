@@ -12,8 +12,6 @@ import uvicorn
 
 from tests.support.waiting import until
 
-__all__ = ["loopback_listener", "serving"]
-
 
 def loopback_listener(port: int = 0) -> socket.socket:
     """Return a socket that listens on loopback.

@@ -23,18 +23,6 @@ from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 
-__all__ = [
-    "TEMPLATE",
-    "create_database",
-    "delete_abandoned",
-    "drop_database",
-    "own_database",
-    "own_postgres",
-    "own_valkey",
-    "replica_of_nothing",
-    "running",
-]
-
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
 

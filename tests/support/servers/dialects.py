@@ -10,9 +10,6 @@ from tests.support.servers.replies import Json, Part, Status, Stream
 from tests.support.servers.strict.signatures import sign
 from tests.support.servers.wire import chunk, event
 
-__all__ = ["Dialect", "dialect_of"]
-
-
 _FINISH_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fakellm_server"]
-
 _START_DEADLINE_S = 30.0
 
 

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["FaultProxy"]
-
 _CHUNK_BYTES = 65_536
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER of no time: the kernel answers with RST instead of FIN."""

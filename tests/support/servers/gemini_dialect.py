@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from tests.support.servers.replies import Json, Part, Status, Stream
 from tests.support.servers.wire import chunk
 
-__all__ = ["Gemini"]
-
 _FINISH_REASONS = {"max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
 
 

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from nova_workers.engines.codex import Codex
 
-__all__ = ["CODEX", "program_path", "why_no_program"]
-
 CODEX = Codex()
 """One for all tests of a process: it looks at the installed version, and at each model, once."""
 

@@ -7,8 +7,6 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from tests.support.servers.asgi import serving
 
-__all__ = ["McpHttpServer"]
-
 
 class McpHttpServer:
     """A server with one tool, ``deliver``."""

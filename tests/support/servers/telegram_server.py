@@ -23,8 +23,6 @@ from starlette.routing import Route
 
 from tests.support.servers.asgi import serving
 
-__all__ = ["BOT_ID", "TOKEN", "BotApiError", "Shown", "TelegramServer", "shown_text", "telegram_server"]
-
 BOT_ID = 4242
 TOKEN = f"{BOT_ID}:AAtest-token-that-must-never-be-in-a-log"
 _MAX_UNITS = 4_096

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from tests.support.data.documents import ROOT, blocks
 
-__all__ = ["compile_order_example", "run_module", "why_no_typescript"]
-
 _COMPILER = Path(__file__).parent / "aimock" / "node_modules" / "typescript" / "bin" / "tsc"
 _TIMEOUT_S = 90
 # Node's own types are no part of the compiler.

@@ -5,8 +5,6 @@ import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-__all__ = ["WebServer", "redirect", "reply", "web_server"]
-
 Page = bytes | Callable[[], bytes]
 
 

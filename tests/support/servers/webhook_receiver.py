@@ -12,8 +12,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["Answer", "Received", "Receiver", "receiver", "signed_by"]
-
 _Fixed = int | str | None
 Answer = _Fixed | Callable[[int], _Fixed]
 """A status; a status line with headers; None, which keeps the connection open and sends nothing; or a function from the

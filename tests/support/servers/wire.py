@@ -4,8 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-__all__ = ["chunk", "event"]
-
 
 async def event(writer: asyncio.StreamWriter, name: str, data: dict[str, Any]) -> None:
     """Send one event."""

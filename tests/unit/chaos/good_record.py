@@ -23,24 +23,6 @@ from tests.chaos.checker.ledger import (
 )
 from tests.chaos.history import PLAIN_ANSWER, Ack, Event, Exit, Fault, History, Hook, Submission, ToolRun
 
-__all__ = [
-    "LATER",
-    "PLANNED",
-    "HistoryChange",
-    "LedgerChange",
-    "added",
-    "at",
-    "ended",
-    "event",
-    "every",
-    "good_history",
-    "good_ledger",
-    "rows",
-    "run",
-    "second",
-    "without",
-]
-
 _T = TypeVar("_T")
 
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)

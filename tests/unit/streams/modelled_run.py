@@ -12,8 +12,6 @@ from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.runs.sql.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedStep, RecordedWait
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
-__all__ = ["EMPTY", "ModelRun"]
-
 EMPTY = RecordedRun("run_1", "thr_1", "nova", "running", 0, None, None, None, None, None, None, None, None, ())
 """Of a run that no worker has claimed."""
 _SUBAGENT = live.Token(text="not of the answer", agent="helper")

@@ -20,8 +20,6 @@ from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvent
 from nova_workers.domain.streams.rules.subscriber import PING_EVERY_S
 from nova_workers.domain.streams.rules.wire import FIELD, LiveEvent, decode
 
-__all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
-
 RUN = new_id("run")
 
 

@@ -9,8 +9,6 @@ from nova_workers.client.sync.connection import lines_of
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 
-__all__ = ["Archives"]
-
 _END = b'{"table": "end"'
 
 

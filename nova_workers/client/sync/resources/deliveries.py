@@ -6,8 +6,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView, SentFileView
 
-__all__ = ["Deliveries", "Files"]
-
 
 class Deliveries:
     """``/v1/deliveries``."""

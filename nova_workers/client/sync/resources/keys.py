@@ -5,8 +5,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
 
-__all__ = ["Keys"]
-
 
 class Keys:
     """``/v1/keys``."""

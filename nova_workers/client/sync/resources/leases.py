@@ -4,8 +4,6 @@
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 
-__all__ = ["Leases"]
-
 
 class Leases:
     """``/v1/leases``."""

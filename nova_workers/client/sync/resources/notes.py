@@ -5,8 +5,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
 
-__all__ = ["Notes"]
-
 
 class Notes:
     """``/v1/notes``."""

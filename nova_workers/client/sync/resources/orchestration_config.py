@@ -12,8 +12,6 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationModelView,
 )
 
-__all__ = ["OrchestrationConfigs", "OrchestrationModels"]
-
 
 class OrchestrationConfigs:
     """``/v1/orchestrations/config``."""

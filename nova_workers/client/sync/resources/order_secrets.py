@@ -5,8 +5,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import OrderSecretCreate, OrderSecretCreated, OrderSecretView
 
-__all__ = ["WorkOrderSecrets"]
-
 
 class WorkOrderSecrets:
     """``/v1/work-order-secrets``."""

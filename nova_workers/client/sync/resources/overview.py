@@ -7,8 +7,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.overview.activity import ActivityGrouping, ActivityView, BucketSize
 from nova_workers.contracts.http.overview.attention import AttentionView
 
-__all__ = ["Overview"]
-
 
 class Overview:
     """What people look at first."""

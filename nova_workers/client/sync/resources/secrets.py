@@ -5,8 +5,6 @@ from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.secrets import SecretPut, SecretRotation, SecretView
 
-__all__ = ["Secrets"]
-
 
 class Secrets:
     """``/v1/secrets``. Nothing returns a value."""

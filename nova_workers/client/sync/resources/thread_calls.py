@@ -15,8 +15,6 @@ from nova_workers.contracts.http.wire import (
     TurnView,
 )
 
-__all__ = ["ThreadCalls"]
-
 
 class ThreadCalls:
     """``/v1/threads``."""

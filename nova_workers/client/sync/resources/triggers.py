@@ -12,8 +12,6 @@ from nova_workers.contracts.http.triggers import (
     TriggerView,
 )
 
-__all__ = ["Triggers"]
-
 
 class Triggers:
     """``/v1/triggers``."""

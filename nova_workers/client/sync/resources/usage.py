@@ -6,8 +6,6 @@ from datetime import datetime
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport
 
-__all__ = ["UsageReports"]
-
 
 class UsageReports:
     """Reports of tokens and cost."""

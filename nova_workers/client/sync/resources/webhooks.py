@@ -6,8 +6,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
 
-__all__ = ["Webhooks"]
-
 
 class Webhooks:
     """``/v1/webhooks``."""

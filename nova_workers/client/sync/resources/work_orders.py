@@ -8,8 +8,6 @@ from nova_workers.client.sync.resources.work_order_calls import WorkOrderCalls
 from nova_workers.contracts.http.work_orders import WorkOrderTrailView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1
 
-__all__ = ["WorkOrders"]
-
 _ORDERS = "/v1/work-orders"
 _REFUSALS = frozenset({400, 415, 422})
 """Statuses beside which an invalid order gets a result."""

@@ -21,8 +21,6 @@ from nova_workers.console.schema_forms import edited, read_value, split_errors
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentCreate, AgentReplace, AgentView
 
-__all__ = ["create", "save", "save_json", "show", "show_json", "show_new"]
-
 MAX_FIELDS = 20_000
 """A configuration at all its limits has some thousand fields."""
 

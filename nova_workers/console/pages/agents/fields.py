@@ -18,8 +18,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.native import NATIVE_TOOLS
 
-__all__ = ["Choices", "Section", "agent_shape", "form_root", "load_choices", "sections_of"]
-
 _SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Basics", ("name", "description", "model", "engine")),
     ("Prompt", ("identity", "instructions", "responsibilities")),

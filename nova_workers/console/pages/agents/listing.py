@@ -7,8 +7,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 
-__all__ = ["show"]
-
 
 async def show(request: Request) -> Response:
     """Show a page of agents, by id."""

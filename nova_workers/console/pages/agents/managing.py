@@ -9,8 +9,6 @@ from nova_workers.console.forms import Form, read_form
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 
-__all__ = ["delete", "rename", "show"]
-
 
 async def show(request: Request) -> Response:
     """Show both forms."""

@@ -12,8 +12,6 @@ from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptVi
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 
-__all__ = ["ShownPrompt", "shown_prompt"]
-
 _SECTION = re.compile(r"^<(?P<tag>\w+)>\n(?P<text>.*?)\n</(?P=tag)>$", re.DOTALL | re.MULTILINE)
 _UNNAMED = "new-agent"
 

@@ -29,8 +29,6 @@ from nova_workers.contracts.events import (
 )
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate
 
-__all__ = ["follow", "send", "show", "tried"]
-
 _TITLE_CHARS = 60
 _RUNS = 20
 _PARTS = "agents/try_parts.html"

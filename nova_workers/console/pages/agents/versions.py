@@ -14,8 +14,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentView
 
-__all__ = ["compare", "roll_back", "show", "show_list"]
-
 _PAGE = 30
 
 

@@ -5,8 +5,6 @@ from starlette.routing import Route
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.pages.home import overview
 
-__all__ = ["PAGE"]
-
 PAGE = PageModule(
     routes=(Route("/", overview.show),),
     nav=(NavEntry("Work", "Home", "/", "home", key="h"),),

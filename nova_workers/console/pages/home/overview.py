@@ -17,8 +17,6 @@ from nova_workers.console.state import client_of
 from nova_workers.contracts.http.overview.activity import ActivityGrouping
 from nova_workers.contracts.http.overview.attention import AttentionGroup, AttentionItem, AttentionView
 
-__all__ = ["show"]
-
 _ROWS = 6
 _GROUPINGS: Final[Mapping[str, ActivityGrouping]] = {"agent": "agent", "model": "model"}
 REASONS: Final[Mapping[QueuedReason, tuple[str, str]]] = {

@@ -11,8 +11,6 @@ from nova_workers.console.drawing.charts import Series, lines, stacked_bars
 from nova_workers.console.formats import duration, tokens, usd
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityView, BucketSize
 
-__all__ = ["PERIODS", "Plot", "plots_by_key", "plots_of_all"]
-
 PERIODS: Final[Mapping[str, tuple[str, BucketSize]]] = {
     "hour": ("Last hour", "minute"),
     "day": ("Last day", "hour"),

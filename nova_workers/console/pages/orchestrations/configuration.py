@@ -23,8 +23,6 @@ from nova_workers.contracts.http.orchestration_config import (
     RankedScoreView,
 )
 
-__all__ = ["show", "show_models", "show_version"]
-
 _PATH = "/orchestrations/configuration"
 _VERSIONS = 20
 

@@ -25,8 +25,6 @@ from nova_workers.contracts.http.orchestrations import (
     TreeAgent,
 )
 
-__all__ = ["follow", "go_on", "history", "kill", "prompt", "show"]
-
 _NEWS = frozenset({"agent_state", "agent_message", "waiting", "orchestration_end", "tool_status", "step"})
 
 

@@ -11,8 +11,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 
-__all__ = ["new", "show"]
-
 _FLAGS = {"yes": True, "no": False}
 
 

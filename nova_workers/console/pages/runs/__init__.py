@@ -5,8 +5,6 @@ from starlette.routing import Route
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.pages.runs import canceling, details, listing
 
-__all__ = ["PAGE"]
-
 PAGE = PageModule(
     routes=(
         Route("/runs", listing.show),

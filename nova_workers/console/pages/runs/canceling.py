@@ -14,8 +14,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.wire import MAX_BULK_CANCEL, BulkCancel, BulkCanceled
 
-__all__ = ["confirm", "execute"]
-
 _NONE = BulkCanceled(canceled=0, requested=0)
 _Fields = ImmutableMultiDict[str, str]
 

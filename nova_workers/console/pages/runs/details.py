@@ -18,8 +18,6 @@ from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 
-__all__ = ["answer", "cancel", "follow", "retry", "show", "try_again"]
-
 _STEPS = 50
 _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
 """Events that change what the ledger has of a run."""

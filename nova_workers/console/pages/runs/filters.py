@@ -11,8 +11,6 @@ from starlette.datastructures import ImmutableMultiDict
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.wire import RunQueue, RunStatus
 
-__all__ = ["PERIODS", "RunQuery", "read_moment"]
-
 PERIODS: Mapping[str, timedelta] = {
     "Last hour": timedelta(hours=1),
     "Last day": timedelta(days=1),

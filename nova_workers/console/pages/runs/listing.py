@@ -12,8 +12,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.wire import RunQueue
 
-__all__ = ["show"]
-
 STATUSES: tuple[str, ...] = ("queued", "running", "waiting", "scheduled", *get_args(FinishStatus), "merged")
 """Open states first, in the order of a run's life."""
 

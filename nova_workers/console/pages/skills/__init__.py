@@ -5,8 +5,6 @@ from starlette.routing import Route
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.pages.skills import library
 
-__all__ = ["PAGE"]
-
 PAGE = PageModule(
     routes=(
         Route("/skills", library.show_list),

@@ -11,8 +11,6 @@ from starlette.requests import Request
 
 from nova_workers.contracts.skills import MAX_SKILL_BYTES, SKILL_MD, SkillFileContent, SkillFilePut
 
-__all__ = ["Upload", "content_of", "merged", "name_in", "read_uploads", "shown_text", "text_below_front"]
-
 _FRONT = re.compile(r"\A---[ \t]*\n(?P<front>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAME = re.compile(r"""^name:[ \t]*["']?(?P<name>[^"'\n#]*?)["']?[ \t]*$""", re.MULTILINE)
 _SHOWN_CHARS = 200_000

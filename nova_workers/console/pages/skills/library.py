@@ -30,8 +30,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.skills import SKILL_NAME_PATTERN, SkillDetail, SkillFilePut, SkillPut
 
-__all__ = ["create", "delete", "replace", "show", "show_edit", "show_file", "show_list", "show_new"]
-
 _AGENTS = 200
 _EXAMPLE: Final = """\
 ---

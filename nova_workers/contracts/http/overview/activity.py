@@ -6,8 +6,6 @@ from typing import Literal
 from nova_workers.base.vocabulary import EndedRunStatus
 from nova_workers.contracts.bodies import View
 
-__all__ = ["MAX_BUCKETS", "MAX_GROUPS", "ActivityBucket", "ActivityGrouping", "ActivityView", "BucketSize", "Spread"]
-
 MAX_BUCKETS = 400
 """Most buckets of one request."""
 MAX_GROUPS = 50

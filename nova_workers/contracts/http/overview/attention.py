@@ -4,8 +4,6 @@ from datetime import datetime
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["MAX_COUNTED", "AttentionGroup", "AttentionItem", "AttentionView"]
-
 MAX_COUNTED = 1_000
 """Where the counts of the groups stop."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from nova_workers.base.vocabulary import ActorKind
 from nova_workers.contracts.bodies import View
 
-__all__ = ["NO_HASH", "AuditChainView", "AuditEventView"]
-
 NO_HASH: Final = 64 * "0"
 """The hash to which the first record of a chain is chained."""
 

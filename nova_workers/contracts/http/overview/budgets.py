@@ -7,8 +7,6 @@ from pydantic import computed_field
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["BudgetView", "BudgetsView"]
-
 
 class BudgetView(View):
     """A daily spending limit and its use."""

@@ -4,8 +4,6 @@ from datetime import datetime
 
 from nova_workers.contracts.bodies import View
 
-__all__ = ["MAX_FORKS", "ForkTreeView", "ForkedThread"]
-
 MAX_FORKS = 200
 """Most threads of one tree."""
 

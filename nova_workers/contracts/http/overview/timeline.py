@@ -24,22 +24,6 @@ from nova_workers.contracts.bodies import View
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.http.wire import RunError, UsageView
 
-__all__ = [
-    "CUT_CHARS",
-    "MAX_ENTRIES",
-    "AttemptView",
-    "ChildRun",
-    "CutText",
-    "RunTimeline",
-    "SteeringMessage",
-    "TimelineCall",
-    "TimelineCompaction",
-    "TimelineDelivery",
-    "TimelineEffect",
-    "TimelineStep",
-    "TimelineWait",
-]
-
 CUT_CHARS = 2_000
 """Longest text, arguments or result of a timeline."""
 MAX_ENTRIES = 200

@@ -20,8 +20,6 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.domain.agents.rules.entries import Entry, GrantForms, document_entries
 
-__all__ = ["AuthorRights", "Authored", "Holdings", "check_author", "check_steers", "holdings_of", "holdings_of_agents"]
-
 Holdings = Mapping[AuthorScope, Collection[str]]
 """What needs each scope, in words."""
 

@@ -17,8 +17,6 @@ from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.domain.agents.rules.entries import Entry, GrantForms, document_entries, has_ceiling
 
-__all__ = ["CeilingRules"]
-
 _SCRIPTED = "scripted"
 
 

@@ -12,8 +12,6 @@ from pydantic import BaseModel
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.authors.rights import GRANT, Right, rights_of
 
-__all__ = ["Aim", "Entry", "GrantForms", "document_entries", "has_ceiling", "has_right", "models_in"]
-
 Aim = Callable[[Right], bool]
 """Which rights a search is about."""
 

@@ -25,8 +25,6 @@ from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.domain.agents.rules.entries import GrantForms
 
-__all__ = ["GrantChecks", "GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]
-
 GrantWish = Mapping[str, Sequence[str] | None]
 """Capabilities to grant, with their tools; None is all that the grantor has."""
 

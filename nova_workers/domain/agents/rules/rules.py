@@ -13,8 +13,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.run_options import LACKING_OPTIONS
 from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT
 
-__all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_own_id", "check_spec", "title_key"]
-
 RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""
 

@@ -24,8 +24,6 @@ from nova_workers.domain.skills.rules.service import require_skills
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["MAX_AGENTS", "PERSON", "Agents", "Edit", "Permit"]
-
 MAX_AGENTS = 1_000
 """Per tenant. Approximate: two concurrent creations may both pass the check."""
 

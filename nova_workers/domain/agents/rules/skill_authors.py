@@ -10,8 +10,6 @@ from nova_workers.domain.skills.rules.service import save_skill
 from nova_workers.domain.skills.sql import specs_with_skills
 from nova_workers.ledger.database import Database
 
-__all__ = ["put_skill"]
-
 
 async def put_skill(
     database: Database, tenant_id: str, name: str, given: SkillPut, *, rights: AuthorRights, grants: GrantChecks

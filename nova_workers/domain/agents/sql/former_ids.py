@@ -5,8 +5,6 @@ from __future__ import annotations
 from nova_workers.base.errors import AgentRenamed
 from nova_workers.ledger.database import Connection
 
-__all__ = ["id_now", "refuse_former_id", "renamed"]
-
 _ID_NOW = "SELECT renamed_to FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id"
 
 

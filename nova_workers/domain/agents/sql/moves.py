@@ -15,8 +15,6 @@ from typing import Final
 from nova_workers.domain.agents.sql.renames import Rename
 from nova_workers.ledger.database import Connection
 
-__all__ = ["LATE", "OF_THREADS", "SWEPT", "finish_move", "move_threads", "sweep", "sweep_usage", "threads_left"]
-
 # By the partial indexes of threads that are there, that were deleted, and that are being purged. A claim that began
 # before the rename may have made a run of the agent running; its thread moves when that has ended.
 _MINE = """

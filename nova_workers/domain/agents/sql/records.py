@@ -12,24 +12,6 @@ from nova_workers.domain.agents.sql.former_ids import id_now, renamed
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored, to_store
 
-__all__ = [
-    "PartsInUse",
-    "count_agents",
-    "create_agent",
-    "delete_agent",
-    "expect_version",
-    "get_agent",
-    "get_directory",
-    "get_version",
-    "list_agents",
-    "list_versions",
-    "live_specs",
-    "lock_agent",
-    "parts_in_use",
-    "replace_agent",
-    "seed_defaults",
-]
-
 _MOST_LOOKED_AT = 5_000
 
 # A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there. A

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from nova_workers.base.errors import Conflict
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Rename", "begin_rename", "find_renames", "is_moving", "lock_renames", "rename_of", "require_settled"]
-
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('nova renames ' || :tenant_id, 0))"
 
 _FIND = """

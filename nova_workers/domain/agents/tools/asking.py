@@ -18,8 +18,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.ledger.database import Database
 
-__all__ = ["capability"]
-
 _MAX_LISTED = 200
 
 

@@ -25,8 +25,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.ledger.database import Connection
 
-__all__ = ["capability"]
-
 _FOR_PEOPLE = frozenset(
     {"trust", "permissions", "directories", "engine", "engine_config", "max_turns", "max_tokens", "output_schema"}
     | {"thinking_budget_tokens", "token_budget", "cost_budget_usd", "max_running", "max_cost_usd_per_day"}

@@ -22,8 +22,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.ledger.database import Connection
 
-__all__ = ["capability"]
-
 _Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 _Content = Annotated[str, StringConstraints(max_length=20_000)]
 

@@ -8,8 +8,6 @@ from contextlib import aclosing
 from nova_workers.domain.audit.sql.listing import AuditFilter, read_audit
 from nova_workers.ledger.database import Database
 
-__all__ = ["export_audit"]
-
 
 async def export_audit(database: Database, tenant_id: str, which: AuditFilter) -> AsyncGenerator[bytes]:
     """Yield a tenant's records as lines of JSON, oldest first, as of one moment.

@@ -8,8 +8,6 @@ from contextlib import aclosing
 from nova_workers.domain.archive.sql.reading import read_archive
 from nova_workers.ledger.database import Database
 
-__all__ = ["export_archive"]
-
 
 async def export_archive(database: Database, tenant_id: str, *, with_secrets: bool) -> AsyncGenerator[bytes]:
     """Yield the lines of a tenant's archive, as of one moment.

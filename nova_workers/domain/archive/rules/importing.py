@@ -21,8 +21,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.keepalive import kept_awake
 from nova_workers.ledger.work import Work
 
-__all__ = ["import_archive"]
-
 _ROWS_AT_ONCE = 500
 _CHARS_AT_ONCE = 4_000_000
 

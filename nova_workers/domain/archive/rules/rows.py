@@ -27,8 +27,6 @@ from nova_workers.domain.skills.rules.format import check_files, parse_skill_md
 from nova_workers.domain.triggers.rules.occurrences import check_jitter
 from nova_workers.domain.triggers.rules.schedules import parse_schedule
 
-__all__ = ["MAX_TASK_ID", "AgentChecks", "checked_row"]
-
 MAX_TASK_ID: Final = MAX_COUNT
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")

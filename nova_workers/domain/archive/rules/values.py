@@ -22,8 +22,6 @@ from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.domain.archive.sql.tables import KeptTable
 
-__all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
-
 MAX_COUNT: Final = 2**31 - 2
 """For a 32-bit column, with headroom to count further."""
 _MAX_BIG_COUNT: Final = 10**12

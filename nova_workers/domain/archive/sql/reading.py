@@ -12,8 +12,6 @@ from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
 from nova_workers.domain.archive.sql.tables import KeptTable, load_tables, references
 from nova_workers.ledger.database import Snapshot
 
-__all__ = ["read_archive"]
-
 _ROWS_AT_ONCE = 25
 """A message may hold an image of several megabytes."""
 

@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from nova_workers.base.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 from nova_workers.ledger.database import Connection
 
-__all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "Reference", "load_tables", "references", "shaped"]
-
 # The catalog rather than the models, so that the API process need not import SQLAlchemy.
 _COLUMNS = """
 SELECT table_name, column_name, data_type, is_generated = 'ALWAYS' AS computed

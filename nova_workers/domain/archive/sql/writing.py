@@ -14,18 +14,6 @@ from nova_workers.domain.upkeep.sql.cursors import add_import_cursors, reset_bac
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_effects
 
-__all__ = [
-    "begin_import",
-    "check_agents",
-    "check_references",
-    "drop_untouched_seeds",
-    "end_import",
-    "lock_skills",
-    "oversized_skill",
-    "skills_with_files",
-    "write_rows",
-]
-
 # Locks the tenant's row, so that imports of one tenant are serialized, and raises its task counter above all numbers of
 # the archive.
 _BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id) WHERE id = :tenant_id RETURNING id"

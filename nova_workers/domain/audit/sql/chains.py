@@ -7,8 +7,6 @@ from datetime import datetime
 
 from nova_workers.ledger.database import Connection
 
-__all__ = ["SealedChain", "delete_audit", "delete_audit_of", "seal"]
-
 _SEAL = "SELECT of_tenant, last_seq, encode(last_hash, 'hex') AS last_hash, at, records FROM seal_audit(:limit)"
 
 _DELETE = "SELECT delete_audit(:tenant_id, :days, :limit)"

@@ -14,16 +14,6 @@ import orjson
 from nova_workers.contracts.http.overview.audit import NO_HASH, AuditChainView, AuditEventView
 from nova_workers.ledger.database import Connection, Snapshot
 
-__all__ = [
-    "AuditFilter",
-    "arguments_hash",
-    "get_audit_chain",
-    "get_audit_events",
-    "list_audit",
-    "read_audit",
-    "record_act",
-]
-
 _CONDITIONS = {
     "actor_id": "e.actor_id = :actor_id",
     "action": "e.action = :action",

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import AgentView
 
-__all__ = ["describe_agent", "describe_duties"]
-
 _DEFAULT = "the fleet's default"
 
 

@@ -11,8 +11,6 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.domain.capabilities.rules.registry import CapabilityInfo, CapabilityRegistry
 
-__all__ = ["DeferredRegistry"]
-
 
 class DeferredRegistry:
     """What writers of agents need of the registry. Its capabilities are imported at first use: 1.4 MB, 50 ms."""

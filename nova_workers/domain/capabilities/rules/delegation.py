@@ -17,8 +17,6 @@ from nova_workers.domain.agents.sql.records import get_agent
 from nova_workers.domain.capabilities.rules.seam import CapabilityContext
 from nova_workers.ledger.database import Database
 
-__all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation", "may_instruct"]
-
 ASK_AGENT = "ask_agent"
 """The tool whose grant lets an agent ask others."""
 

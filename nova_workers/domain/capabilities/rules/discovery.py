@@ -15,8 +15,6 @@ from nova_workers.domain.capabilities.rules.seam import CapabilityParts, ClientS
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
-__all__ = ["MODULES", "default_registry"]
-
 MODULES: Final = (
     "agents.tools.asking",
     "agents.tools.managing",

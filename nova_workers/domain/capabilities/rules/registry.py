@@ -29,8 +29,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.ledger.database import Connection
 
-__all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
-
 
 @dataclass(frozen=True, slots=True)
 class ToolInfo:

@@ -24,26 +24,6 @@ from nova_workers.domain.agents.rules.rights import GrantRules
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
 
-__all__ = [
-    "Capability",
-    "CapabilityContext",
-    "CapabilityParts",
-    "ChecksGrants",
-    "ClientServer",
-    "ComparesConfigs",
-    "DeclaredServer",
-    "NoConfig",
-    "OffersItself",
-    "Revealed",
-    "RevealsSecrets",
-    "Servers",
-    "ToolCapability",
-    "ToolDeclaration",
-    "ToolInput",
-    "ToolReply",
-    "input_schema",
-]
-
 ToolReply = str | WaitRequest
 """A tool's answer: text, or a request whose result comes from outside, for which the run waits."""
 

@@ -44,8 +44,6 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
 
-__all__ = ["ToolServer", "client_server"]
-
 _log = structlog.get_logger(__name__)
 
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0)

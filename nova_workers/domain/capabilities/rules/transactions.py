@@ -27,8 +27,6 @@ from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 from nova_workers.ledger.failures import UNAVAILABLE, UNSTORABLE, unstorable, writes
 from nova_workers.ledger.work import Consequences, UnitOfWork, Work
 
-__all__ = ["CallTransaction", "CallTransactions"]
-
 
 class CallTransaction:
     """The transaction of one call.

@@ -27,8 +27,6 @@ from nova_workers.domain.capabilities.rules.seam import (
     ToolInput,
 )
 
-__all__ = ["capability"]
-
 _MAX_PATH_CHARS: Final = 4_096
 _MAX_SPOKEN_CHARS: Final = 20_000
 """About twenty minutes."""

@@ -15,8 +15,6 @@ from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.domain.capabilities.rules.seam import Capability, CapabilityContext, CapabilityParts, Servers
 
-__all__ = ["capability"]
-
 _ALWAYS: Final = ("--headless", "--isolated")
 _TIMEOUT_S: Final = 120.0
 """For the first start of a browser, and for slow pages."""

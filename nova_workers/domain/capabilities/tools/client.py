@@ -11,8 +11,6 @@ from nova_workers.domain.capabilities.rules.seam import (
     Servers,
 )
 
-__all__ = ["capability"]
-
 
 class _ClientTools:
     name = "client"

@@ -23,8 +23,6 @@ from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Connection
 
-__all__ = ["capability"]
-
 
 @authored(
     servers=PARTS,

@@ -19,8 +19,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 )
 from nova_workers.ledger.database import Database
 
-__all__ = ["capability"]
-
 
 class _Ask(ToolInput):
     question: Annotated[str, Field(min_length=1, max_length=10_000, description="The question, with all it needs.")]

@@ -11,8 +11,6 @@ from nova_workers.contracts.ports import DeliveryChannel
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.ledger.database import Database
 
-__all__ = ["CHANNEL_GROUP", "EVERYONE", "WEBHOOKS", "ChannelParts", "ChannelRoutes", "load_channels"]
-
 CHANNEL_GROUP = "nova_workers.channels"
 """The entry-point group of channels: each entry is a function from `ChannelParts` to a channel."""
 

@@ -10,8 +10,6 @@ from nova_workers.contracts.deliveries import INBOX, DeliveryKind, Sender
 from nova_workers.domain.delivery.sql.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "add_to_outbox", "notify"]
-
 MAX_NOTIFICATIONS_PER_RUN = 10
 MAX_NOTIFICATION_CHARS = 4_000
 """Fits into one message of the usual messengers."""

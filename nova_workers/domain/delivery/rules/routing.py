@@ -13,8 +13,6 @@ from nova_workers.domain.webhooks.sql.endpoints import Subscription, list_subscr
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
 
-__all__ = ["InboxRouter", "RunEndEffect"]
-
 _BATCH: Final = 200
 
 

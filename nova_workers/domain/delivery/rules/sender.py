@@ -25,8 +25,6 @@ from nova_workers.domain.delivery.sql.outbox import claim_deliveries
 from nova_workers.domain.runs.rules.work_leases import WorkLeases
 from nova_workers.ledger.database import Database
 
-__all__ = ["DeliverySender"]
-
 _ROUND_S: Final = 30.0
 """A round stops claiming after this time and ends, to free its worker slot. The caller rings again."""
 

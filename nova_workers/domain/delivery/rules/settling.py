@@ -24,8 +24,6 @@ from nova_workers.domain.delivery.sql.outbox import (
 from nova_workers.domain.runs.rules.work_leases import WorkLeases
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["Outcome", "Settler", "pause_s"]
-
 Outcome = Literal["delivered", "retried", "failed"]
 
 _ERROR_CHARS: Final = 1_000

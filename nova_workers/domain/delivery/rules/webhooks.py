@@ -16,8 +16,6 @@ from nova_workers.domain.webhooks.rules.standard_webhooks import signed_headers
 from nova_workers.domain.webhooks.sql.signing_secrets import Endpoint, fetch_endpoint
 from nova_workers.ledger.database import Database
 
-__all__ = ["EVENT_TYPES", "WebhookChannel"]
-
 EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "notification": "agent.notification",
     "file": "agent.file",

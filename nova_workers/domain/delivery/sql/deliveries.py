@@ -8,17 +8,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, Sender
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "add_delivery",
-    "close_delivery",
-    "get_delivery",
-    "list_deliveries",
-    "lock_outbox_of_run",
-    "payloads_of_run",
-    "replay_delivery",
-    "withdraw",
-]
-
 _COLUMNS = f"""
 id, kind, status, target, agent_id, thread_id, run_id, payload, error, created_at, delivered_at, webhook_id, attempts,
 response_status, CASE WHEN status = 'pending' AND target <> '{INBOX}' THEN due_at END AS next_try_at

@@ -8,8 +8,6 @@ from datetime import timedelta
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.ledger.database import Connection
 
-__all__ = ["release_deliveries", "renew_deliveries"]
-
 # An attempt whose lease was taken over changes nothing. Locks rows in the order of their ids.
 _RENEW = """
 WITH mine AS (

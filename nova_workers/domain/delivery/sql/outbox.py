@@ -16,17 +16,6 @@ from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
 from nova_workers.domain.upkeep.sql.restored import HOLDS_DELIVERIES
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "FailedAttempt",
-    "Failing",
-    "add_deliveries",
-    "claim_deliveries",
-    "count_failure",
-    "settle_delivered",
-    "settle_failed",
-    "take_unrouted",
-]
-
 _ITEM = "d.id, d.tenant_id, d.kind, d.target, d.payload, d.created_at, d.agent_id, d.thread_id, d.run_id, d.webhook_id"
 
 # Takes inbox items that were not routed yet, each once: the mark commits with the copies for channels and webhooks.

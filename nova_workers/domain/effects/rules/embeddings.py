@@ -15,8 +15,6 @@ from nova_workers.domain.search.sql.embeddings import (
 )
 from nova_workers.ledger.database import Database
 
-__all__ = ["EmbeddingEffect"]
-
 
 class EmbeddingEffect:
     """Indexes the user's messages and the answer of each run, many runs at once.

@@ -8,8 +8,6 @@ from nova_workers.base.vocabulary import EffectCondition, EffectKind
 from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.domain.effects.sql import DueEffect
 
-__all__ = ["Effect", "EffectHandler"]
-
 
 class EffectHandler(Protocol):
     """Handles effects of one kind. Above it: claims, backoff and attempts. Below it: a model and the ledger.

@@ -11,8 +11,6 @@ from nova_workers.base.observability.addresses import bare_address
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.domain.effects.rules.provider import Vector
 
-__all__ = ["HttpEmbeddings"]
-
 
 class HttpEmbeddings:
     """A client of one server and one of its models."""

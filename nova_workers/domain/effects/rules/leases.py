@@ -22,8 +22,6 @@ from nova_workers.domain.effects.sql import (
 from nova_workers.domain.runs.rules.work_leases import WorkLeases
 from nova_workers.ledger.database import Database
 
-__all__ = ["EffectLeases"]
-
 
 class EffectLeases:
     """Holds effects for one process, as long as runs are held."""

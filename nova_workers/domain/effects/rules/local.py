@@ -29,8 +29,6 @@ import structlog
 from nova_workers.base.errors import ConfigurationError, InvalidInput, Unavailable
 from nova_workers.domain.effects.rules.provider import Vector
 
-__all__ = ["LocalEmbeddings"]
-
 _CHILD: Final = Path(__file__).with_name("minilm.py")
 _KEPT_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "TMPDIR")
 _CHILD_ENVIRONMENT: Final = {

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["EmbeddingProvider", "Vector"]
-
 Vector = Sequence[float]
 """A unit vector of 32-bit floats."""
 

@@ -27,8 +27,6 @@ from nova_workers.domain.effects.rules.leases import EffectLeases
 from nova_workers.domain.effects.sql import ClaimedEffects, DueEffect, EffectEnd
 from nova_workers.ledger.database import Database
 
-__all__ = ["EffectRunner", "backoff_s"]
-
 _TIMEOUT_S: Final = 90.0
 """Time limit of a handler call: a batch of 64 long texts takes 9 s on a busy core, a title 30 s."""
 

@@ -9,8 +9,6 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.domain.effects.rules.local import LocalEmbeddings
 from nova_workers.domain.effects.rules.provider import EmbeddingProvider
 
-__all__ = ["embedding_provider", "query_embeddings"]
-
 _SERVER: Final = "nova_workers.domain.effects.rules.http"
 """Imported by name where the embeddings are those of a server: otherwise the API needs no client of HTTP, 2 MB."""
 

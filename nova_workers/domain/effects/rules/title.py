@@ -12,8 +12,6 @@ from nova_workers.contracts.engine import Engine, EngineOptions
 from nova_workers.domain.effects.sql import ConversationStart, DueEffect, load_conversation_start, set_title
 from nova_workers.ledger.database import Database
 
-__all__ = ["TITLE_INSTRUCTIONS", "TitleEffect", "clean_title", "title_from_words"]
-
 TITLE_INSTRUCTIONS: Final = (
     "You name conversations. You are shown the beginning of a conversation between a user and an assistant. Answer "
     "with a title of 3 to 6 words that says what it is about, in the language of the user, and with nothing else: no "

@@ -13,19 +13,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "DEFAULT_TENANT_ID",
-    "AuthenticatedKey",
-    "KeyUse",
-    "create_key",
-    "find_key",
-    "hash_secret",
-    "identify_key",
-    "list_keys",
-    "note_uses",
-    "revoke_key",
-]
-
 DEFAULT_TENANT_ID = "ten_default"
 """The tenant that `nova up` makes. A fixed id, so that two first starts on one database make one tenant."""
 

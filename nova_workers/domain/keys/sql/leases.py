@@ -11,8 +11,6 @@ from nova_workers.domain.keys.sql.keys import hash_secret
 from nova_workers.domain.upkeep.sql.restored import HOLDS_DELIVERIES
 from nova_workers.ledger.database import Connection
 
-__all__ = ["MAX_LEASES", "acquire_lease", "renew_lease"]
-
 MAX_LEASES = 100
 """Of a tenant, since they and their states are kept until the tenant ends."""
 

@@ -8,8 +8,6 @@ from nova_workers.base.errors import existing
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
-__all__ = ["begin_sign_in", "end_sign_in", "use_sign_in"]
-
 # Those of the tenant that were idle for too long go with it, so that there are no more than are in use.
 _BEGIN = """
 WITH expired AS (

@@ -41,8 +41,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["AgentActions", "Caller"]
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:

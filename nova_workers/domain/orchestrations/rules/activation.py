@@ -15,8 +15,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.domain.runs.sql.submit import insert_run
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["activate", "activate_with_prompts", "prompt_agent"]
-
 
 async def activate(
     tx: UnitOfWork,

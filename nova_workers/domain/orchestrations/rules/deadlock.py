@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Waiter", "find_components", "find_deadlock"]
-
 
 @dataclass(frozen=True, slots=True)
 class Waiter:

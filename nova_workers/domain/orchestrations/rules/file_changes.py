@@ -11,8 +11,6 @@ from nova_workers.domain.orchestrations.rules.rationale import LOOK_BACK, extrac
 from nova_workers.domain.orchestrations.sql import file_changes as ledger
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["CHANGING_TOOLS", "list_file_changes"]
-
 CHANGING_TOOLS: Final = ("Write", "Edit")
 """Tools that change the file in their parameter `file_path`. Which files a shell command changes is not known."""
 

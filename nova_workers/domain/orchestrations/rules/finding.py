@@ -10,8 +10,6 @@ from nova_workers.domain.orchestrations.sql.agents import agents_of
 from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.ledger.database import Connection
 
-__all__ = ["find_agent", "pick_agent"]
-
 
 async def find_agent(
     connection: Connection, tree: LockedTree, part: str, *, below: str | None = None

@@ -13,8 +13,6 @@ from nova_workers.contracts.orchestration import HistoryEntry
 from nova_workers.domain.orchestrations.sql.history import latest_messages
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["describe_history", "history_entries", "load_history", "selected"]
-
 _MAX_MESSAGES = 1_000
 """Newest messages of a thread that are read: more than a description contains."""
 _MAX_CHARS = 60_000

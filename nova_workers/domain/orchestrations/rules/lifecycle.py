@@ -20,8 +20,6 @@ from typing import Final
 
 from nova_workers.base.vocabulary import AgentState
 
-__all__ = ["can_restart", "legal_sources", "validate_transition"]
-
 _WAITING: Final[tuple[AgentState, ...]] = ("WAITING_FOR_PARENT", "WAITING_FOR_CHILD", "WAITING_FOR_EXPERT")
 
 _NEXT: Final[Mapping[AgentState, tuple[AgentState, ...]]] = {

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from nova_workers.contracts.orchestration import RoutedMessage
 from nova_workers.contracts.waits import AwaitMessages
 
-__all__ = ["Match", "describe_message", "interrupted", "match"]
-
 _RESULTS = ("TASK_RESULT", "EXPERT_RESPONSE", "PEER_RESPONSE")
 _RECEIVABLE = ("QUESTION", "ANSWER", "USER_PROMPT", *_RESULTS)
 """What `wait_for_message` receives."""

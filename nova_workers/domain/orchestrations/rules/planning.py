@@ -23,8 +23,6 @@ from nova_workers.domain.orchestrations.sql.spawning import NewAgent, NewTree
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.stored import to_store
 
-__all__ = ["NewOrchestration", "limits_of", "narrowed_limits", "plan_tree"]
-
 
 @dataclass(frozen=True, slots=True)
 class NewOrchestration:

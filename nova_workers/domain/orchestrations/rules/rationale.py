@@ -8,8 +8,6 @@ from typing import Final
 
 from nova_workers.contracts.orchestration import HistoryEntry, Rationale
 
-__all__ = ["LOOK_BACK", "extract_rationale", "score"]
-
 LOOK_BACK: Final = 10
 """How many entries before a tool call may give its reason."""
 

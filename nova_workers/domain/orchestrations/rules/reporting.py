@@ -11,8 +11,6 @@ from nova_workers.domain.orchestrations.sql.open_trees import find_report
 from nova_workers.domain.runs.sql.submit import insert_run
 from nova_workers.ledger.database import Connection
 
-__all__ = ["queue_report"]
-
 _MAX_TASK_CHARS = 500
 
 

@@ -24,16 +24,6 @@ from nova_workers.domain.runs.sql.cancel import request_cancel
 from nova_workers.domain.waits.sql.records import Resolution, resolve_wait
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = [
-    "complete_agent",
-    "deliver",
-    "end_agent",
-    "end_wait",
-    "kill_branch",
-    "report_end",
-    "request_type",
-]
-
 
 async def deliver(tx: UnitOfWork, tree: LockedTree, known: Sequence[OpenWait] | None = None) -> list[OpenWait]:
     """End every wait of the tree's agents that pending messages end, and return the waits that stay open.

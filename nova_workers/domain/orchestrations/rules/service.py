@@ -31,8 +31,6 @@ from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
-__all__ = ["Orchestrations"]
-
 
 class Orchestrations:
     """Starts, continues, prompts and kills. One object per process."""

@@ -12,8 +12,6 @@ from nova_workers.domain.orchestrations.rules.planning import NewOrchestration, 
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.domain.orchestrations.sql.spawning import NewTree
 
-__all__ = ["OrchestrationStarter"]
-
 
 class OrchestrationStarter:
     """Implements `OrchestrationControl` and `TreePlanner`. One object per process."""

@@ -24,8 +24,6 @@ from nova_workers.domain.orchestrations.sql.changes import changed_now
 from nova_workers.domain.orchestrations.sql.locking import LockedTree, skip_locked_trees
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["OrchestrationTicker"]
-
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200

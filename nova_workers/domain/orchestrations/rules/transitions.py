@@ -20,8 +20,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree, lock_tree
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["TreeTransitions"]
-
 _WAITING_FOR: Mapping[str, AgentState] = {
     "parent": "WAITING_FOR_PARENT",
     "child": "WAITING_FOR_CHILD",

@@ -20,8 +20,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.domain.orchestrations.sql.messages import OpenWait
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["break_deadlocks"]
-
 
 async def break_deadlocks(tx: UnitOfWork, tree: LockedTree, waits: Sequence[OpenWait]) -> LockedTree:
     """Break every deadlock: wake an agent of it with a question of its child, else end its deepest agent.

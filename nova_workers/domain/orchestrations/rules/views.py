@@ -16,8 +16,6 @@ from nova_workers.domain.orchestrations.sql.locking import frozen_config
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.stored import read_stored
 
-__all__ = ["AgentViews"]
-
 
 @dataclass(frozen=True)
 class AgentViews:

@@ -13,8 +13,6 @@ from nova_workers.domain.orchestrations.sql.agents import AGENT_COLUMNS, descrip
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Ended", "add_reasoning", "end_activation", "move", "reactivate", "set_progress", "set_summary"]
-
 # One guarded move. `run_id` guards against a run of an earlier activation.
 _MOVE = f"""
 UPDATE orchestration_agents a

@@ -10,8 +10,6 @@ from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 
-__all__ = ["AGENT_COLUMNS", "agents_of", "descriptor", "get_agent", "spec_of"]
-
 AGENT_COLUMNS = """
 a.id, a.tenant_id, a.orchestration_id, a.parent_id, a.thread_id, a.run_id, a.role, a.state, a.depth, a.name, a.prompt,
 a.tools, a.model, a.cwd, a.plugins, a.permission_mode, a.expert_id, a.category, a.activations, a.summary, a.artifacts,

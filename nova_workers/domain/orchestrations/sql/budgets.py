@@ -7,8 +7,6 @@ from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.domain.orchestrations.sql.changes import news_of_message
 from nova_workers.ledger.database import Connection
 
-__all__ = ["report_used", "take_last_call"]
-
 # A progress report of the master, for people. A repeated key inserts nothing.
 _NOTE = """
 INSERT INTO orchestration_messages (id, tenant_id, orchestration_id, type, source_id, target_id, correlation_id,

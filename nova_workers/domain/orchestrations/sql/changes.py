@@ -18,8 +18,6 @@ from nova_workers.contracts.orchestration.events import (
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["changed_now", "news_of_agents", "news_of_message", "open_questions", "recorded_news"]
-
 _AGENTS = """
 SELECT a.id AS agent_id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
        a.error_message, a.run_id, a.state_at AS at,

@@ -6,8 +6,6 @@ from nova_workers.base.errors import NotFound, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "not_at", "put_config"]
-
 # A version follows the newest one. The primary key lets one of two concurrent writers win; the other's statement
 # returns no row. Equal texts make no version, so that a repeated PUT changes nothing.
 _PUT = """

@@ -9,8 +9,6 @@ from nova_workers.domain.orchestrations.sql.agents import AGENT_COLUMNS, descrip
 from nova_workers.domain.orchestrations.sql.locking import EXTERNAL_WAIT_S
 from nova_workers.ledger.database import Connection
 
-__all__ = ["end_wait", "find_external_master", "record_wait"]
-
 _MASTER = f"""
 SELECT {AGENT_COLUMNS}, o.is_external
   FROM orchestrations o JOIN orchestration_agents a ON a.id = o.master_id

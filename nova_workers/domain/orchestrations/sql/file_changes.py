@@ -7,8 +7,6 @@ from datetime import datetime
 
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["list_file_changes"]
-
 _BLOCKS = ("text", "thinking", "tool_use", "tool_result")
 """The types of content blocks that a history has entries for."""
 

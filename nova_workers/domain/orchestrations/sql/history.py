@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["latest_messages"]
-
 # The newest messages of a thread, oldest first. Summaries of compactions are not part of what was said.
 _LATEST = """
 SELECT m.turn_id, m.seq, m.role, m.content, m.created_at, COALESCE(m.run_id, t.run_id) AS run_id

@@ -13,16 +13,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_usage
 
-__all__ = [
-    "Answer",
-    "ModelScores",
-    "begin_judgement",
-    "end_judgement",
-    "get_judgement",
-    "get_scores",
-    "unasked_tenants",
-]
-
 ModelScores = Mapping[str, Mapping[TaskCategory, float]]
 """Scores from 0 to 1, by model and kind of work."""
 

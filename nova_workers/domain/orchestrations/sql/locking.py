@@ -15,16 +15,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "EXTERNAL_WAIT_S",
-    "LockedTree",
-    "frozen_config",
-    "lock_tree",
-    "lock_tree_of_external",
-    "lock_tree_of_run",
-    "skip_locked_trees",
-]
-
 EXTERNAL_WAIT_S = 30
 """A wait of an external master that was not renewed for this long is ignored: its request has ended."""
 

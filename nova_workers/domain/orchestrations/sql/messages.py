@@ -15,19 +15,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.domain.waits.sql.records import Wait, wait_of
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "OpenWait",
-    "delivered_to",
-    "find_question",
-    "find_sent",
-    "idle_agents",
-    "mark_delivered",
-    "open_waits",
-    "pending",
-    "send",
-    "unreported",
-]
-
 _COLUMNS = "m.id, m.orchestration_id, m.type, m.source_id, m.target_id, m.payload, m.correlation_id"
 
 # A repeated send finds its key and inserts nothing.

@@ -8,8 +8,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Report", "close_tree", "find_report", "list_open", "tree_shared", "tree_spending"]
-
 _CLOSE = "UPDATE orchestrations SET finished_at = now() WHERE id = :id AND finished_at IS NULL"
 _REOPEN = """
 UPDATE orchestrations

@@ -5,8 +5,6 @@ from __future__ import annotations
 from nova_workers.contracts.content import JsonObject
 from nova_workers.ledger.database import Connection
 
-__all__ = ["allow_always", "is_allowed_always"]
-
 # Adds a call once. It locks the tree's row, so call it before a statement that locks a thread.
 _ALLOW = """
 UPDATE orchestrations o

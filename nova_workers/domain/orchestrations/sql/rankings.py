@@ -8,8 +8,6 @@ from datetime import datetime
 from nova_workers.base.vocabulary import TASK_CATEGORIES, TaskCategory
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Ranking", "list_rankings", "refresh_rankings"]
-
 _FAILURES_OF_THE_FLEET = ("worker_lost", "rate_limit", "auth_failure", "budget_exceeded", "engine_error")
 """Kinds of failure that say nothing about the model."""
 

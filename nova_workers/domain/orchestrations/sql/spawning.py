@@ -15,8 +15,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 
-__all__ = ["NewAgent", "NewTree", "find_started", "insert_agent", "insert_tree"]
-
 _RUN = insert_runs(
     "thread",
     id=":run_id",

@@ -18,16 +18,6 @@ from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "TreeHead",
-    "get_orchestration",
-    "get_tree",
-    "list_messages",
-    "list_orchestrations",
-    "orchestration_of_run",
-    "tree_head",
-]
-
 # Sums of turns; cost is null if no turn has a known price.
 _USED = """
 jsonb_build_object(

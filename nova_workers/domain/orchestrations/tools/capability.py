@@ -20,8 +20,6 @@ from nova_workers.domain.orchestrations.tools.observing import observing_tools
 from nova_workers.domain.orchestrations.tools.seam import Declarations
 from nova_workers.domain.orchestrations.tools.shell import may_run_commands, shell_tools
 
-__all__ = ["CAPABILITY", "OrchestrationCapability"]
-
 CAPABILITY = "orchestrator"
 """Name of the MCP server of these tools."""
 

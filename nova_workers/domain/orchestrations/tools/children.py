@@ -21,8 +21,6 @@ from nova_workers.domain.orchestrations.tools.seam import (
     describe_spawned,
 )
 
-__all__ = ["child_tools"]
-
 _Names = Annotated[tuple[str, ...] | None, Field(max_length=100)]
 
 

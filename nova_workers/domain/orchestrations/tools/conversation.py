@@ -11,8 +11,6 @@ from nova_workers.domain.capabilities.rules.seam import CapabilityContext, ToolD
 from nova_workers.domain.orchestrations.rules.actions import AgentActions
 from nova_workers.domain.orchestrations.tools.seam import ChildId, Declarations, Prompt, Text, caller_of
 
-__all__ = ["conversation_tools"]
-
 
 class _AskParent(ToolInput):
     question: Text

@@ -15,8 +15,6 @@ from nova_workers.domain.orchestrations.rules.actions import AgentActions, Calle
 from nova_workers.domain.orchestrations.rules.views import AgentViews
 from nova_workers.domain.orchestrations.tools.seam import Declarations, Text, await_spawned, caller_of
 
-__all__ = ["expert_tools"]
-
 _LIST = "list"
 
 

@@ -47,8 +47,6 @@ from nova_workers.domain.orchestrations.tools.seam import Declarations
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
-__all__ = ["ExternalMasters", "MasterAnswer"]
-
 _Form = TypeVar("_Form", bound=BaseModel)
 _COMPLETES = "Declare the task complete, with a summary of the result. Children that still work are ended."
 _CHILD_ONLY = frozenset({"ask_parent"})

@@ -12,8 +12,6 @@ from nova_workers.domain.orchestrations.rules.models.choice import Recommendatio
 from nova_workers.domain.orchestrations.rules.views import AgentViews
 from nova_workers.domain.orchestrations.tools.seam import Declarations, Text, caller_of
 
-__all__ = ["intelligence_tools"]
-
 
 class _Recommend(ToolInput):
     task_description: Text

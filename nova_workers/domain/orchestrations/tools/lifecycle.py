@@ -11,8 +11,6 @@ from nova_workers.domain.capabilities.rules.seam import CapabilityContext, ToolD
 from nova_workers.domain.orchestrations.rules.actions import AgentActions
 from nova_workers.domain.orchestrations.tools.seam import Declarations, caller_of
 
-__all__ = ["lifecycle_tools"]
-
 
 class _Progress(ToolInput):
     status: Annotated[str, Field(min_length=1, max_length=2_000)]

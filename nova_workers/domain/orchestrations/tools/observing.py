@@ -13,8 +13,6 @@ from nova_workers.domain.orchestrations.rules.history import describe_history
 from nova_workers.domain.orchestrations.rules.views import AgentViews
 from nova_workers.domain.orchestrations.tools.seam import ChildId, Declarations, caller_of
 
-__all__ = ["observing_tools"]
-
 
 class _NoInput(ToolInput):
     pass

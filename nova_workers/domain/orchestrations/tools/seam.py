@@ -14,8 +14,6 @@ from nova_workers.domain.capabilities.rules.seam import CapabilityContext, ToolD
 from nova_workers.domain.orchestrations.rules.actions import Caller
 from nova_workers.domain.orchestrations.rules.spawning.placing import Spawned
 
-__all__ = ["ChildId", "Declarations", "Prompt", "Text", "await_spawned", "caller_of", "describe_spawned"]
-
 Prompt = Annotated[
     str,
     Field(min_length=1, max_length=MAX_PROMPT_CHARS, description="The task, with everything that the child must know."),

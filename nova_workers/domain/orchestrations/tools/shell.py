@@ -14,8 +14,6 @@ from nova_workers.contracts.ports import ShellRunner
 from nova_workers.domain.capabilities.rules.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.domain.orchestrations.tools.seam import Declarations
 
-__all__ = ["may_run_commands", "shell_tools"]
-
 
 class _RunBash(ToolInput):
     command: Annotated[str, Field(min_length=1, max_length=100_000, description="The command.")]

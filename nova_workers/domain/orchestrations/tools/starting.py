@@ -21,8 +21,6 @@ from nova_workers.domain.capabilities.rules.seam import (
 from nova_workers.domain.orchestrations.sql.trees import get_orchestration, list_orchestrations
 from nova_workers.ledger.database import Database
 
-__all__ = ["capability"]
-
 _SOURCE = "agent"
 _MAX_TASK_CHARS = 200
 

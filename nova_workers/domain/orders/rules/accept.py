@@ -28,8 +28,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import Work
 
-__all__ = ["AcceptedOrder", "Orders", "schema_version"]
-
 
 @dataclass(frozen=True, slots=True)
 class AcceptedOrder:

@@ -33,17 +33,6 @@ from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = [
-    "ENGINE",
-    "ORDER_AGENT_SPEC",
-    "OpenOrder",
-    "advance",
-    "finish",
-    "finish_without_content",
-    "open_draft",
-    "open_order",
-]
-
 ENGINE: Final = "work_order"
 """The name of the engine that executes parts."""
 

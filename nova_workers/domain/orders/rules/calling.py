@@ -22,8 +22,6 @@ from nova_workers.domain.orders.sql.parts import BegunPart, Grant, Spent, reserv
 from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.ledger.database import Database
 
-__all__ = ["Answer", "PartCaller", "reason_of_outage"]
-
 _TRIES: Final = 2
 """The first answer, and one correction."""
 _OVERHEAD_TOKENS: Final = 100

@@ -14,8 +14,6 @@ from nova_workers.domain.orders.sql.records import OrderRow, get_order, lock_ord
 from nova_workers.domain.runs.sql.cancel import request_cancel
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["OrderCanceller"]
-
 _CANCELED: Final = "canceled"
 _REASON: Final[WorkStopReason] = "needs_human"
 _MESSAGE: Final = "The order was canceled."

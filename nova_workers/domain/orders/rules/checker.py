@@ -23,8 +23,6 @@ from nova_workers.contracts.orders import (
 )
 from nova_workers.domain.orders.rules.checking.leaks import LeakCheck
 
-__all__ = ["CheckedResult", "ResultDraft", "check_result", "invalid_result", "split_safe"]
-
 
 @dataclass(frozen=True, slots=True)
 class ResultDraft:

@@ -13,8 +13,6 @@ from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
 from nova_workers.domain.orders.rules.sealing import OrderSeal
 from nova_workers.domain.orders.sql.records import PartRow
 
-__all__ = ["OrderContent", "PartOutput", "open_content", "open_outputs", "seal_content"]
-
 _CONTENT: Final = "content"
 
 

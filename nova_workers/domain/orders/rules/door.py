@@ -27,8 +27,6 @@ from nova_workers.domain.orders.rules.secrets import OrderSecrets, TenantSecrets
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Database
 
-__all__ = ["AdmittedOrder", "OrderDoor", "RefusedOrder", "problems_of"]
-
 _MOST_PROBLEMS: Final = 50
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _UNKEYED: Final = (

@@ -52,8 +52,6 @@ from nova_workers.domain.runs.rules.persist import persist, persist_work
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["WorkOrderEngine"]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -26,8 +26,6 @@ from nova_workers.domain.orders.rules.content import OrderContent
 from nova_workers.domain.orders.rules.presentation import Proposal, artifacts_of, present
 from nova_workers.domain.orders.sql.records import PartRow
 
-__all__ = ["Outcome", "figures_of", "outcome_of", "result_without_outcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

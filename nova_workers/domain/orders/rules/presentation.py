@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument, artifact_of
 
-__all__ = ["Presented", "Proposal", "artifacts_of", "present", "rank"]
-
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

@@ -11,8 +11,6 @@ from nova_workers.base.vocabulary import RoleKind
 from nova_workers.contracts.orders import Critique, PolicyRole
 from nova_workers.domain.orders.rules.content import OrderContent, PartOutput
 
-__all__ = ["PartPrompt", "prompt_of", "role_named"]
-
 _CANARY: Final = "(Internal mark of this request, never part of an answer: {canary})"
 
 

@@ -18,8 +18,6 @@ from nova_workers.domain.orders.rules.views import OrderViews
 from nova_workers.domain.orders.sql.records import OrderRow, get_order, lock_order
 from nova_workers.ledger.work import Work
 
-__all__ = ["OrderReviews"]
-
 
 class OrderReviews:
     """Applies decisions."""

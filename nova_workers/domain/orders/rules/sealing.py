@@ -16,8 +16,6 @@ from nova_workers.base.errors import Conflict
 from nova_workers.domain.orders.rules.checking.known_secrets import KnownSecrets
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 
-__all__ = ["OrderKeys", "OrderSeal", "key_place"]
-
 _KEY_BYTES: Final = 32
 _CANARY_BYTES: Final = 15
 

@@ -22,8 +22,6 @@ from nova_workers.domain.orders.sql import secrets as ledger
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["OrderSecrets", "TenantSecrets"]
-
 _log = structlog.get_logger(__name__)
 
 _SECRET_BYTES: Final = 32

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from nova_workers.base.vocabulary import RoleKind, WorkStopReason
 from nova_workers.contracts.orders import PolicyDocument
 
-__all__ = ["End", "EndedPart", "Job", "Next", "Ranked", "decide", "jobs_of", "rank"]
-
 _CAPS: Final[Sequence[WorkStopReason]] = ("cost_cap_exceeded", "round_cap_exceeded")
 _BY_WEIGHT: Final[Sequence[WorkStopReason]] = (
     *_CAPS,

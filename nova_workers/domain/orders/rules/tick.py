@@ -22,8 +22,6 @@ from nova_workers.domain.orders.sql.records import OrderRow, held_parts, list_pa
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["OrderTicker"]
-
 _log = structlog.get_logger(__name__)
 
 _BATCH: Final = 200

@@ -8,8 +8,6 @@ from nova_workers.domain.orders.sql.ends import TrailEntry, add_trail
 from nova_workers.domain.orders.sql.records import OrderRow
 from nova_workers.ledger.database import Connection
 
-__all__ = ["record"]
-
 
 async def record(connection: Connection, row: OrderRow, entries: Sequence[TrailEntry]) -> None:
     """Append entries for readers whose trail the order records. In the transaction of what they report."""

@@ -12,8 +12,6 @@ from nova_workers.domain.orders.rules.sealing import OrderKeys
 from nova_workers.domain.orders.sql.records import HeldPart, OrderRow, held_parts
 from nova_workers.ledger.database import Connection
 
-__all__ = ["OrderViews", "running_result"]
-
 
 class OrderViews:
     """Builds results."""

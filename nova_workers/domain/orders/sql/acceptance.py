@@ -15,8 +15,6 @@ from nova_workers.domain.runs.sql.submit import insert_run_on_new_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import to_store
 
-__all__ = ["ORDER_AGENT", "NewOrder", "NewPart", "insert_order", "insert_parts"]
-
 ORDER_AGENT = "work-orders"
 """The reserved agent of each tenant on whose threads the parts of orders run."""
 

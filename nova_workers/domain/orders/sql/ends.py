@@ -10,21 +10,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import ENDED_RUNS, OrderState, RoleKind, TrailAudience, WorkStopReason, sql_list
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "LostPart",
-    "OrderEnd",
-    "TrailEntry",
-    "add_trail",
-    "begin_review",
-    "delete_expired_keys",
-    "end_order",
-    "lost_parts",
-    "move_order",
-    "overdue_orders",
-    "overdue_reviews",
-    "read_trail",
-]
-
 _MOVE = """
 UPDATE work_orders SET stage = :stage, round = :round WHERE id = :order_id AND state = 'running' RETURNING id
 """

@@ -20,18 +20,6 @@ from nova_workers.domain.orders.sql.records import PART_COLUMNS, PartRow
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "BegunPart",
-    "Grant",
-    "PartEnd",
-    "Spent",
-    "begin_part",
-    "end_part",
-    "reserve_call",
-    "settle_call",
-    "stored_part",
-]
-
 # What an earlier attempt had reserved and not settled is lost.
 _BEGIN = """
 UPDATE work_order_parts p

@@ -9,8 +9,6 @@ from nova_workers.base.errors import Conflict
 from nova_workers.contracts.content import JsonObject
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["PolicyRow", "delete_policy", "get_policy", "list_policies", "list_policy_versions", "put_policy"]
-
 _COLUMNS = "policy_id, number, version, document, created_at"
 
 # The primary key lets one of two concurrent writers of a number win; the other's statement returns no row. A version

@@ -13,23 +13,6 @@ from nova_workers.contracts.waits import HoldDetail
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "PART_COLUMNS",
-    "HeldPart",
-    "OrderRow",
-    "PartRow",
-    "find_order",
-    "get_order",
-    "held_parts",
-    "keep_longer",
-    "list_orders",
-    "list_parts",
-    "lock_order",
-    "open_runs",
-    "order_row",
-    "orders_not_running",
-]
-
 _ORDER = """
 o.id, o.tenant_id, o.scope, o.policy_id, o.policy_version, o.trace, o.presentation_mode, o.customer_trail,
 o.internal_trail, o.traceparent, o.state, o.stage, o.round, o.max_rounds, o.ttl_hours, o.deadline_at,

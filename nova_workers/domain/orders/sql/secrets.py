@@ -8,21 +8,6 @@ from datetime import datetime, timedelta
 from nova_workers.base.errors import existing
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "DataKeyRow",
-    "OrderSecretRow",
-    "add_secret",
-    "count_under_other_keys",
-    "delete_secret",
-    "list_secrets",
-    "list_usable_secrets",
-    "lock_data_keys_under_other_keys",
-    "lock_secrets_under_other_keys",
-    "reseal_data_key",
-    "reseal_secret",
-    "tenants_without_secret",
-]
-
 _COLUMNS = (
     "id, tenant_id, ciphertext, key_id, created_at, expires_at, (expires_at IS NULL OR expires_at > now()) AS usable"
 )

@@ -16,8 +16,6 @@ from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.overview.activity import MAX_GROUPS, ActivityBucket, ActivityGrouping, Spread
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Period", "load_activity"]
-
 Period = tuple[datetime, datetime]
 """A bucket's begin, and its end, exclusive."""
 

@@ -15,8 +15,6 @@ from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.overview.attention import MAX_COUNTED, AttentionView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["find_attention"]
-
 _Group = Literal["questions", "approvals", "orchestrations", "orders", "triggers", "tasks", "webhooks"]
 
 _TITLE_CHARS: Final = 300

@@ -23,8 +23,6 @@ from nova_workers.contracts.refusals import about_tools
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["load_timeline"]
-
 _Section = Literal["attempts", "waits", "compactions", "effects", "deliveries", "children"]
 
 # The run's compactions stand directly above its turn, as in `runs.sql.replay`.

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from nova_workers.contracts.agents import AgentSpec, Responsibility
 from nova_workers.domain.prompts.rules.markup import SECTIONS, STABLE_SECTIONS, bullets, one_line, section
 
-__all__ = ["build_system_prompt", "stable_prefix_chars"]
-
 _BETWEEN = "\n\n"
 _CHANGING = tuple(f"{_BETWEEN}<{tag}>\n" for tag in SECTIONS[STABLE_SECTIONS:])
 

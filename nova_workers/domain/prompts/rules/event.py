@@ -12,8 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from nova_workers.contracts.event_context import EventContext, TriggerOccurrence
 from nova_workers.domain.prompts.rules.markup import CONTEXT, bullets, section
 
-__all__ = ["event_words", "is_event_block"]
-
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 _UNREAD = """\

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-__all__ = ["CONTEXT", "SECTIONS", "STABLE_SECTIONS", "bullets", "one_line", "section"]
-
 SECTIONS = (
     "Identity",
     "Instructions",

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-__all__ = ["expert_words", "master_words", "role_words"]
-
 _MASTER = (
     "You are the master agent of an orchestration. You read, reason and delegate; you do not change files yourself. "
     "Split the task into parts that child agents can do on their own. Start parts that do not depend on each other "

@@ -6,8 +6,6 @@ from nova_workers.contracts.http.tasks import StepView, TaskView
 from nova_workers.domain.tasks.sql.records import find_task
 from nova_workers.ledger.database import Connection
 
-__all__ = ["describe_task", "task_section"]
-
 _SECTION_DETAILS_CHARS = 300
 """The limit of each step that is not done; `task_get` returns the rest. A plan has 200 steps at most."""
 

@@ -6,17 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from nova_workers.contracts.thread_state import STATE_TOOL
 
-__all__ = [
-    "ASK_USER",
-    "STATE",
-    "WAYS",
-    "background_words",
-    "caller_words",
-    "formatting_words",
-    "state_words",
-    "storage_words",
-]
-
 ANY_CHANNEL = "*"
 """The key, in a map by channel, of each that is not named."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["WORK_PROMPT", "work_words"]
-
 WORK_PROMPT: Final = """\
 Work on task {task_id} now. Its goal, its plan and how far it is stand in the Task section of your prompt.
 

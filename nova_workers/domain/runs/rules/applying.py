@@ -18,8 +18,6 @@ from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.waits.sql.release import find_awaited_children, find_stuck, release_waiting
 from nova_workers.ledger.work import Work
 
-__all__ = ["CancelApplier"]
-
 
 class CancelApplier:
     """Stops what was canceled, and ends what follows from it. Implements `contracts.ports.CancelNotifier`."""

@@ -43,8 +43,6 @@ from nova_workers.domain.tool_policy.rules import CommandPolicy, ModeRules, Tool
 from nova_workers.domain.waits.sql.suspend import Suspended, suspend_run
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["AttemptRunner", "ExecutorParts"]
-
 _log = structlog.get_logger(__name__)
 
 _AFTER_OUTAGE_S = 1.0

@@ -31,8 +31,6 @@ from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
-__all__ = ["Canceller", "Retrier"]
-
 _log = structlog.get_logger(__name__)
 
 _NOT_RETRIED: Mapping[RetryRefusal, str] = {

@@ -19,8 +19,6 @@ from nova_workers.broker.notifier import Notifier
 from nova_workers.contracts.runs import CancelReason
 from nova_workers.domain.streams.rules.subscriber import PING_EVERY_S, Subscriber
 
-__all__ = ["ControlChannel"]
-
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_S = 0.5

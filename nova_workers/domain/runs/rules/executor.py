@@ -23,8 +23,6 @@ from nova_workers.domain.runs.sql.claim import Capped, Elsewhere, Suspect, Unusa
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["RunExecutor", "claim_run"]
-
 _log = structlog.get_logger(__name__)
 
 _TRIES = 8

@@ -10,8 +10,6 @@ from redis.exceptions import RedisError
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.engine import EngineError
 
-__all__ = ["defect_of", "is_end_of_task", "is_outage", "place_of"]
-
 _SERVERS = frozenset({"postgres", "redis"})
 
 

@@ -17,8 +17,6 @@ from nova_workers.domain.runs.rules.suspects import SuspectRuns
 from nova_workers.domain.runs.sql.fairness import Entitled, Served, find_entitled
 from nova_workers.ledger.work import Work
 
-__all__ = ["FairQueue", "FairScheduler"]
-
 _AGENTS_REMEMBERED = 512
 
 

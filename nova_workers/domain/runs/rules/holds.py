@@ -32,8 +32,6 @@ from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
-__all__ = ["HoldPlan", "Holds", "model_of"]
-
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S = 1.0

@@ -13,8 +13,6 @@ from nova_workers.domain.runs.sql.workers import forget_worker, hold_lock, look_
 from nova_workers.domain.threads.rules.lease import LeaseKeeper
 from nova_workers.ledger.database import Database, PostgresDatabase
 
-__all__ = ["LostWorkers"]
-
 _log = structlog.get_logger(__name__)
 
 

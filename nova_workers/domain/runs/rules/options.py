@@ -14,8 +14,6 @@ from nova_workers.contracts.runs import Submission
 from nova_workers.domain.runs.sql.submit import addressed_agent
 from nova_workers.ledger.database import Connection
 
-__all__ = ["KnownTools", "OptionRules"]
-
 _ERROR_CHARS = 200
 
 

@@ -13,8 +13,6 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["OrchestratedRuns"]
-
 
 class OrchestratedRuns(Protocol):
     """What an orchestration does when a run of one of its agents makes a transition."""

@@ -10,8 +10,6 @@ from nova_workers.contracts.waits import AskAgent, AskUser, AwaitOrchestration
 from nova_workers.domain.waits.sql.records import Resolution, Wait, find_waits_of_ended_children, resolve_wait
 from nova_workers.ledger.database import Connection
 
-__all__ = ["child_resolution", "resolve_parents"]
-
 _ENDS: Mapping[str, str] = {"succeeded": "is complete", "canceled": "was killed"}
 
 

@@ -13,8 +13,6 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["persist", "persist_work"]
-
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S = 0.05

@@ -25,8 +25,6 @@ from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.domain.upkeep.sql import overdue as upkeep
 from nova_workers.ledger.work import Work
 
-__all__ = ["Reconciled", "Reconciler"]
-
 _log = structlog.get_logger(__name__)
 
 _LIMIT = 500

@@ -13,8 +13,6 @@ from nova_workers.contracts.runs import Claim, Finish, Finished
 from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
 from nova_workers.domain.streams.rules.publisher import RunEvents
 
-__all__ = ["RunReports", "span_attributes"]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -14,8 +14,6 @@ from nova_workers.domain.runs.sql.scheduled import promote_due
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.ledger.work import Work
 
-__all__ = ["Scheduled"]
-
 _log = structlog.get_logger(__name__)
 
 _TIMER_S = 60.0

@@ -17,8 +17,6 @@ from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
-__all__ = ["Submitter"]
-
 _AFTER_S = 0.01
 """Margin of a timer after the start time, so that the database's clock has passed it."""
 

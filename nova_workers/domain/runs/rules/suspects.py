@@ -24,17 +24,6 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.sql.fairness import NextSuspects, take_suspects
 from nova_workers.ledger.database import Database
 
-__all__ = [
-    "MAKE_WAY",
-    "MOST_CHILDREN",
-    "ForkServer",
-    "SingleRun",
-    "SingleRunProcess",
-    "SuspectRuns",
-    "TakeSuspects",
-    "taking_from",
-]
-
 _log = structlog.get_logger(__name__)
 
 MOST_CHILDREN: Final = 2

@@ -18,8 +18,6 @@ from nova_workers.contracts.waits import (
 )
 from nova_workers.domain.waits.sql.suspend import NewWait
 
-__all__ = ["new_waits"]
-
 
 def new_waits(deferred: Iterable[DeferredCall], *, now: datetime) -> list[NewWait]:
     """Return a wait for each deferred call."""

@@ -34,8 +34,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
-__all__ = ["GivenResult", "Waiting"]
-
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200

@@ -14,8 +14,6 @@ from nova_workers.base.config import RunSettings
 from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["WorkLeases"]
-
 _RELEASE_S: Final = 2.0
 """Time limit to release work when the worker stops."""
 _SETTLE_PAUSE_S: Final = 1.0

@@ -12,18 +12,6 @@ from nova_workers.domain.runs.sql.filters import IS_OPEN, RunFilter, conditions_
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_effects
 
-__all__ = [
-    "OpenRun",
-    "edit_queued",
-    "request_cancel",
-    "request_cancel_of",
-    "request_cancel_on_thread",
-    "run_status",
-    "select_open",
-    "withdraw_queued",
-    "withdraw_queued_of_agent",
-]
-
 _NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
 
 # A run that is canceled before it began is delivered to webhooks like any ended run. A run has at most one such effect,

@@ -19,20 +19,6 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "ANY_LOSSES",
-    "MODEL_OF",
-    "PAUSED",
-    "PAUSED_BY_PEOPLE",
-    "TENANT_POOL",
-    "Capped",
-    "Elsewhere",
-    "Suspect",
-    "Unusable",
-    "claim_next",
-    "lock_caps",
-]
-
 _PAUSED = """
 EXISTS (SELECT 1 FROM switches s
          WHERE s.scope = 'fleet'

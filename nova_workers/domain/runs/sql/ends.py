@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from nova_workers.contracts.content import JsonObject
 from nova_workers.ledger.database import Connection
 
-__all__ = ["HAS_SUBSCRIBED_WEBHOOK", "RunEnd", "read_run_ends"]
-
 # Whether a webhook subscribes to the end of the run `mine`. For a tenant without webhooks this is one index lookup.
 # Webhooks name a renamed agent by its new id at once, runs when they have moved.
 HAS_SUBSCRIBED_WEBHOOK = """\

@@ -14,15 +14,6 @@ from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Doorbell, Wo
 from nova_workers.domain.runs.sql.claim import ANY_LOSSES, PAUSED, TENANT_POOL
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "Entitled",
-    "NextSuspects",
-    "Served",
-    "find_entitled",
-    "take_doorbells_under_caps",
-    "take_suspects",
-]
-
 _FRONT = 256
 """Runs of an agent whose threads are looked up one by one, and its most doorbells in a pass of the reconciler."""
 

@@ -11,8 +11,6 @@ from nova_workers.base.ids import id_at
 from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
 from nova_workers.contracts.http.wire import RunStatus
 
-__all__ = ["IS_OPEN", "IS_RUNNING", "RunFilter", "conditions_of"]
-
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 """The condition in the words of the partial index of open runs."""
 

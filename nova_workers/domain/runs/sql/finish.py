@@ -28,8 +28,6 @@ from nova_workers.domain.runs.sql.step_rows import (
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
 
-__all__ = ["finish_run", "requeue_claimed", "requeue_run", "requeue_run_once"]
-
 _NEXT = """
 LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
                      FROM runs r

@@ -10,8 +10,6 @@ from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
-
 _RING_AT_ONCE = 500
 """Doorbells when a scope may run again; the reconciler rings for the rest within seconds."""
 

@@ -22,18 +22,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_attempts
 
-__all__ = [
-    "Held",
-    "count_held",
-    "hasten",
-    "hold_alike",
-    "hold_claimed",
-    "hold_next",
-    "postpone",
-    "release",
-    "release_due",
-]
-
 # The claim's run is queued again, in front, and not to be claimed before the next try. Fenced: a claim that lost its
 # run changes nothing. A run that is to be canceled is only queued: the next claim ends it. Without a doorbell of the
 # reconciler (`infinity`) where the time decides.

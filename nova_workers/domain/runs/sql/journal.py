@@ -26,15 +26,6 @@ from nova_workers.domain.runs.sql.step_rows import (
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 
-__all__ = [
-    "Absorbed",
-    "commit_calls",
-    "commit_refused",
-    "commit_result",
-    "commit_step",
-    "seal_call",
-]
-
 # The fenced run, locked: a journal write and a recovery of the same run wait for each other.
 _MINE = f"""
 mine AS (

@@ -12,8 +12,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 
-__all__ = ["Renewal", "is_held", "recover_expired", "recovering", "renew_leases", "take_overdue_doorbells"]
-
 # Renews leases that are still this process's, by fence. Rows are locked in the order of their ids, as in a bulk cancel,
 # so the two cannot deadlock.
 _RENEW = f"""

@@ -6,8 +6,6 @@ from nova_workers.contracts.http.fleet import MAX_QUEUED_COUNTED, QueuedGroup
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.ledger.database import Connection
 
-__all__ = ["count_queued"]
-
 # The oldest queued runs, of one tenant or of all, so that the cost is bounded however long the backlog is. What holds
 # an agent's runs back, its pauses and caps, is read once for each agent. The order in a thread is that of the claim.
 _COUNT = f"""

@@ -16,21 +16,6 @@ from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
 from nova_workers.domain.runs.sql.filters import RunFilter, conditions_of
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "FREE_WORKER",
-    "RunState",
-    "SuspendedRun",
-    "find_ended",
-    "find_waiting",
-    "get_ended_run",
-    "get_run",
-    "list_runs",
-    "list_thread_runs",
-    "run_state",
-    "shown_options",
-]
-
-
 _OWN = """
        r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.model,
        r.max_turns, r.options, r.priority, r.trigger_id, r.meta AS metadata, r.attempt, r.losses, r.cancel_requested_at,

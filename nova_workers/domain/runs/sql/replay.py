@@ -16,16 +16,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail, WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "RecordedCall",
-    "RecordedCompaction",
-    "RecordedResponse",
-    "RecordedRun",
-    "RecordedStep",
-    "RecordedWait",
-    "load_recorded_run",
-]
-
 _RUN = """
 SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason,
        r.limit_reached, r.result_text,

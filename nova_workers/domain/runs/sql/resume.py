@@ -12,8 +12,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Journal", "find_results", "load_journal"]
-
 _LOAD_MESSAGES = """
 SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :turn_id AND seq > 0 ORDER BY seq
 """

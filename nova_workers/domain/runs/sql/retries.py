@@ -11,8 +11,6 @@ from nova_workers.domain.runs.sql.filters import RunFilter, conditions_of
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 
-__all__ = ["find_failed", "retry_failed", "why_not_retried"]
-
 # A failed run may be tried again while its turn is the head of its thread, so that nothing was built on it, and as
 # long as its failure is no other run's answer. Queued runs of the thread wait behind it, as before.
 _REFUSAL = """

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Promoted", "promote_due"]
-
 MAX_COLLECTED = 100
 """Messages of one turn. Further ones become the next turn."""
 

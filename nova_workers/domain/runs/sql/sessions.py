@@ -10,8 +10,6 @@ from nova_workers.contracts.content import JsonObject, storable_json
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.ledger.database import Connection
 
-__all__ = ["load_session", "save_session"]
-
 _LOAD = """
 WITH RECURSIVE chain AS (
     SELECT id, parent_id, entries, fingerprint, 0 AS back

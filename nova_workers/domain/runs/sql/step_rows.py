@@ -16,21 +16,6 @@ from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.inserts import insert_messages
 
-__all__ = [
-    "ADD_USAGE",
-    "CALLS",
-    "CALL_COLUMNS",
-    "FACTS",
-    "FACTS_ROW",
-    "MESSAGES",
-    "MESSAGE_COLUMNS",
-    "UNCOUNTED",
-    "call_rows",
-    "facts_values",
-    "message_rows",
-    "usage_values",
-]
-
 MESSAGE_COLUMNS = "id text, seq int, step int, kind text, role text, content jsonb, event_id text, used jsonb"
 CALL_COLUMNS = (
     "id text, call_id text, step int, sequence int, tool_name text, params jsonb, status text, result jsonb, "

@@ -16,18 +16,6 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "AddressedAgent",
-    "addressed_agent",
-    "agent_deleted_at",
-    "find_accepted",
-    "insert_run",
-    "insert_run_on_new_thread",
-    "interrupt_active",
-    "lock_thread",
-    "why_no_thread",
-]
-
 _START = "COALESCE(:start_at::timestamptz, now() + :collect_ms * interval '1 millisecond')"
 
 _RUN = insert_runs(

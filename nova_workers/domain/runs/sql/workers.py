@@ -13,8 +13,6 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.sql.leases import recovering
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Look", "forget_worker", "hold_lock", "look_for_lost_workers", "recover_runs_of"]
-
 _LOCK_CLASS = 1_853_060_705
 """The first key of our locks: the letters "nova". The second is a hash of the worker's id."""
 

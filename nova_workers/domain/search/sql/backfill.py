@@ -13,16 +13,6 @@ from datetime import datetime, timedelta
 from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "ENDED",
-    "EndedRun",
-    "drop_other_models",
-    "drop_other_models_of_turns",
-    "ended_runs",
-    "imported_turns",
-    "live_work_waits",
-]
-
 # Runs that did not succeed are skipped, since the effect does not cover them. A run of a purged thread has only its
 # usage row left.
 ENDED = """

@@ -8,20 +8,6 @@ from typing import Final
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "MAX_VECTOR_CHARS",
-    "MAX_WORD_CHARS",
-    "EmbeddedMessage",
-    "MessageText",
-    "forget_deleted",
-    "forget_thread",
-    "save_embeddings",
-    "save_texts",
-    "save_texts_of_turns",
-    "texts_of_turns_to_embed",
-    "texts_to_embed",
-]
-
 MAX_WORD_CHARS: Final = 32_000
 """About 5,000 words, as in a long report. The index entry stays far below Postgres' limit of 1 MB."""
 

@@ -10,8 +10,6 @@ from nova_workers.contracts.http.history import SearchHit
 from nova_workers.domain.search.sql.said import said_role
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["INDEXED_DIMENSIONS", "MessageFilter", "search_messages"]
-
 INDEXED_DIMENSIONS = 384
 """Vectors of this width are in the HNSW index; others are compared one by one after the filters."""
 

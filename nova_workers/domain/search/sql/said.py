@@ -9,8 +9,6 @@ from typing import Literal
 from nova_workers.contracts.http.history import SaidMessage
 from nova_workers.ledger.database import Connection
 
-__all__ = ["PositionedMessage", "find_thread_message", "messages_around", "said_role"]
-
 
 @dataclass(frozen=True, slots=True)
 class PositionedMessage:

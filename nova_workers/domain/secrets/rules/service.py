@@ -15,8 +15,6 @@ from nova_workers.domain.secrets import sql as ledger
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["MAX_SECRETS", "Secrets"]
-
 _log = structlog.get_logger(__name__)
 
 MAX_SECRETS = 500

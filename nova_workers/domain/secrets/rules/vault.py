@@ -11,8 +11,6 @@ from typing import Final, NamedTuple
 from nova_workers.base.cipher import Cipher, NotAuthentic
 from nova_workers.base.errors import Conflict
 
-__all__ = ["Sealed", "Vault"]
-
 _NO_KEYS: Final = (
     "This fleet keeps no secrets: it has no master key. The operator sets NOVA_SECRETS__KEYS for the API and the "
     "workers; `nova up` makes a key by itself."

@@ -22,8 +22,6 @@ from nova_workers.contracts.skills import (
     SkillFront,
 )
 
-__all__ = ["check_files", "check_path", "decode_files", "parse_skill_md"]
-
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _MAX_FRONT_CHARS = 8_000
 _MAX_FRONT_DEPTH = 4

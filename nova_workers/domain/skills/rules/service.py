@@ -11,8 +11,6 @@ from nova_workers.domain.skills import sql as ledger
 from nova_workers.domain.skills.rules.format import check_files, parse_skill_md
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["loads_on_demand", "remove_skill", "require_skills", "save_skill", "skills_words"]
-
 _NAMED_AGENTS = 5
 _FILE_ENGINE = "claude_agent"
 

@@ -13,8 +13,6 @@ from pydantic_core import PydanticSerializationError
 from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.events import Event, Reasoning, Token
 
-__all__ = ["EventBuffer", "to_json"]
-
 _MAX_BUFFERED = 10_000
 """Events of one run kept while Redis is unavailable. Older ones are dropped: clients fill the gap from the ledger."""
 _MAX_BUFFERED_BYTES = 2_000_000

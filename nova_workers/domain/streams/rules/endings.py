@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.contracts.content import ContentBlock
 
-__all__ = ["RunEnding", "message_digest"]
-
 _MAX_CHARS = 16_000
 """A longer message is not worth its digest: the read costs less."""
 

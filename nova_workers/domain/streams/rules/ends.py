@@ -14,8 +14,6 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.domain.streams.rules.stored import stored_pages
 from nova_workers.domain.streams.rules.wire import Continuity, LiveEvent, decode
 
-__all__ = ["SILENCE_S", "EndFeed"]
-
 _log = structlog.get_logger(__name__)
 
 SILENCE_S = 0.25

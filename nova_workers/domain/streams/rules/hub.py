@@ -27,8 +27,6 @@ from nova_workers.domain.streams.rules.subscriber import PING_EVERY_S, Subscribe
 from nova_workers.domain.streams.rules.trees import TreeFeed
 from nova_workers.domain.streams.rules.wire import Batch, Continuity, LiveEvent, decode
 
-__all__ = ["Feed", "StreamHub"]
-
 _log = structlog.get_logger(__name__)
 
 _QUEUE_SIZE = 512

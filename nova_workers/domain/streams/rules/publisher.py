@@ -29,8 +29,6 @@ from nova_workers.domain.streams.rules.buffer import EventBuffer, to_json
 from nova_workers.domain.streams.rules.endings import RunEnding
 from nova_workers.domain.streams.rules.wire import FIELD, encode
 
-__all__ = ["EventPublisher", "RunEvents"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_NEWS = 10_000

@@ -32,8 +32,6 @@ from nova_workers.domain.runs.sql.replay import (
     RecordedStep,
 )
 
-__all__ = ["GapFilling", "fill_gap", "replay", "replay_hold", "replay_waits"]
-
 _Replayed = Iterator[tuple[EventCursor, Event]]
 
 

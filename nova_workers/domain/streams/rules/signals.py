@@ -6,8 +6,6 @@ import asyncio
 
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
-__all__ = ["Signal"]
-
 
 class Signal:
     """Notes that a channel carried a message, or may have: after each subscription the follower looks at the ledger."""

@@ -11,8 +11,6 @@ from nova_workers.base.keys import run_events
 from nova_workers.contracts.events import EventCursor
 from nova_workers.domain.streams.rules.wire import FIELD
 
-__all__ = ["stored_pages"]
-
 _PAGE_ENTRIES = 500
 
 

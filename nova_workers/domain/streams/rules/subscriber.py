@@ -13,8 +13,6 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-__all__ = ["PING_EVERY_S", "Subscriber"]
-
 PING_EVERY_S = 2.0
 _MOST_UNANSWERED = 2
 """After one more interval the connection is dead: 6 s after the last answer."""

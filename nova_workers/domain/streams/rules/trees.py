@@ -17,8 +17,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
 from nova_workers.domain.streams.rules.wire import FIELD, LiveEvent, decode
 
-__all__ = ["AGENT_FIELD", "RUN_FIELD", "TreeFeed", "TreeItem"]
-
 AGENT_FIELD = b"g"
 RUN_FIELD = b"r"
 _PAGE_ENTRIES = 500

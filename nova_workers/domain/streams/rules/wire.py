@@ -16,8 +16,6 @@ import structlog
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 
-__all__ = ["FIELD", "Batch", "Continuity", "LiveEvent", "decode", "encode", "is_final"]
-
 _log = structlog.get_logger(__name__)
 
 FIELD = b"p"

@@ -22,8 +22,6 @@ from nova_workers.domain.tasks.sql.threads import agent_exists, ensure_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["TaskChange", "change_tasks"]
-
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:

@@ -30,8 +30,6 @@ from nova_workers.domain.tasks.sql import plan as ledger
 from nova_workers.domain.tasks.sql import records as task_ledger
 from nova_workers.ledger.work import Work
 
-__all__ = ["TaskPlans", "write_new"]
-
 
 class TaskPlans:
     """Changes steps, subtasks and resources. Each method is one unit of work; most return the changed task."""

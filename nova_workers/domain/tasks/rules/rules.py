@@ -12,19 +12,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import StepInput, StepView, TaskStatus, TaskView
 from nova_workers.domain.tasks.sql.plan import PlannedStep
 
-__all__ = [
-    "LEGAL_MOVES",
-    "PERSON",
-    "Plan",
-    "TaskActor",
-    "check_may_change",
-    "check_may_instruct",
-    "check_move",
-    "check_open",
-    "check_revision",
-    "make_plan",
-]
-
 LEGAL_MOVES: Mapping[TaskStatus, frozenset[TaskStatus]] = MappingProxyType(
     {
         "draft": frozenset({"active", "canceled"}),

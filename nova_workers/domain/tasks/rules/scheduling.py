@@ -29,8 +29,6 @@ from nova_workers.domain.tasks.sql.threads import ensure_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["TaskScheduler", "Ticked"]
-
 _log = structlog.get_logger(__name__)
 
 _MOST_OF_A_TENANT = 200

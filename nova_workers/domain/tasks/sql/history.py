@@ -9,8 +9,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import TaskChangeView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["list_changes", "record_change"]
-
 # A changed task is worked on again, whatever it was parked for: at once with `wake`, else at its next time.
 _RECORD = """
 WITH touched AS (

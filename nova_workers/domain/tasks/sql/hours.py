@@ -4,8 +4,6 @@ An hour that a clock change skips does not exist, and one that repeats counts bo
 ones mean the whole day.
 """
 
-__all__ = ["IN_WORK_HOURS", "WITH_NEXT_WORK"]
-
 # Needs: n, the tenant; wall.hour, the hour in its time zone.
 IN_WORK_HOURS = """
 CASE WHEN n.work_from < n.work_until THEN wall.hour >= n.work_from AND wall.hour < n.work_until

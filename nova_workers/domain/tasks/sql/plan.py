@@ -8,17 +8,6 @@ from dataclasses import dataclass
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "PlannedStep",
-    "add_resource",
-    "drop_steps",
-    "link_step",
-    "mark_step_done",
-    "remove_resource",
-    "unlink_steps",
-    "write_steps",
-]
-
 # Only `_LINK` and `_FREE` change subtask_id, so editing steps cannot break a link.
 _WRITE = """
 INSERT INTO task_steps (id, tenant_id, task_id, position, title, details, done)

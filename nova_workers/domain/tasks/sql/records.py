@@ -23,19 +23,6 @@ from nova_workers.contracts.waits import describe_waits
 from nova_workers.domain.tasks.sql.hours import WITH_NEXT_WORK
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "cancel_descendants",
-    "end_task",
-    "find_task",
-    "insert_task",
-    "list_ancestors",
-    "list_open_descendants",
-    "list_tasks",
-    "lock_tree",
-    "set_active",
-    "set_fields",
-]
-
 # Locks the tenant's row until the transaction ends: numbers grow in commit order, and the count of open tasks is exact.
 _NEXT_NUMBER = """
 UPDATE tenants SET next_task_id = next_task_id + 1 WHERE id = :tenant_id AND next_task_id < :most_number

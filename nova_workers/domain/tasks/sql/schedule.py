@@ -17,20 +17,6 @@ from nova_workers.domain.runs.sql.claim import PAUSED
 from nova_workers.domain.tasks.sql.hours import IN_WORK_HOURS
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "Invocation",
-    "Settled",
-    "find_due",
-    "find_ended_invocations",
-    "invocation_in_flight",
-    "is_due",
-    "mark_working",
-    "park",
-    "settle",
-    "stop_work",
-    "wake",
-]
-
 _OPEN = sql_list(DUE_RUNS)
 
 # Tenant by tenant, so that a tenant outside its hours costs one lookup and not one per task. The first task of each

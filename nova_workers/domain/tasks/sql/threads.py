@@ -6,8 +6,6 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["agent_exists", "ensure_thread"]
-
 _AGENT_EXISTS = (
     "SELECT EXISTS (SELECT FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL)"
 )

@@ -12,18 +12,6 @@ from typing import Final
 from nova_workers.domain.audit.sql.chains import delete_audit_of
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "SWEPT",
-    "begin_end",
-    "ending_tenants",
-    "finish_end",
-    "has_threads",
-    "mark_threads",
-    "purgeable_threads",
-    "streamed_runs",
-    "sweep",
-]
-
 # Serializes ends of tenants: if two operators end each other's tenant at once, one is refused.
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('nova tenants end', 0))"
 

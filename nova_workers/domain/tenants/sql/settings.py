@@ -11,8 +11,6 @@ from nova_workers.contracts.http.tenants import TenantView
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 
-__all__ = ["change_tenant", "create_tenant", "ensure_tenant", "get_ceilings", "get_tenant", "list_tenants"]
-
 _VIEW = """
 SELECT id, name, timezone, work_from, work_until, work_every_s, weight, max_running, max_cost_usd_per_day::float8,
        ceilings, created_at,

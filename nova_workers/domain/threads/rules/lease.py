@@ -20,8 +20,6 @@ from nova_workers.domain.runs.sql.leases import renew_leases
 from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.ledger.database import Database
 
-__all__ = ["HeldRun", "LeaseKeeper"]
-
 _log = structlog.get_logger(__name__)
 
 _LOOKS_A_LEASE = 30

@@ -9,9 +9,6 @@ from redis.asyncio import Redis
 
 from nova_workers.base.keys import broker_queue, thread_lock, thread_recheck
 
-__all__ = ["ThreadLocks"]
-
-
 _OF_THE_LEASE = 0.9
 _BACKLOG = -1
 

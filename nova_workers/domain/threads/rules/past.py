@@ -13,8 +13,6 @@ from nova_workers.contracts.usage import CHARS_PER_TOKEN
 from nova_workers.domain.threads.rules.sizes import content_chars
 from nova_workers.domain.threads.sql.importing import ImportedCall, ImportedMessage, ImportedTurn
 
-__all__ = ["SaidMessage", "turns_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class SaidMessage:

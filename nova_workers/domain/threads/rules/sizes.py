@@ -7,8 +7,6 @@ import orjson
 from nova_workers.contracts.content import ContentBlock, media_tokens
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 
-__all__ = ["content_chars"]
-
 
 def content_chars(content: Iterable[ContentBlock]) -> int:
     """Return the characters of content; an image or document counts as a text with as many tokens."""

@@ -9,8 +9,6 @@ from nova_workers.contracts.thread_state import merge_patch, size_problem
 from nova_workers.domain.threads.sql.states import read_state, write_state
 from nova_workers.ledger.database import Connection
 
-__all__ = ["merge_state", "replace_state"]
-
 
 async def replace_state(
     connection: Connection, tenant_id: str, thread_id: str, state: JsonObject, *, version: int | None

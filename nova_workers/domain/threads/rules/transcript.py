@@ -10,8 +10,6 @@ from nova_workers.contracts.content import ContentBlock, Message, text_block
 from nova_workers.contracts.steps import NO_RESULT
 from nova_workers.domain.threads.sql.history import HistoryTurn
 
-__all__ = ["STOPPED", "conversation", "messages_of", "repair"]
-
 STOPPED = "(stopped by user)"
 _ERROR_CHARS = 500
 

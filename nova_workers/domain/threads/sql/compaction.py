@@ -15,8 +15,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns, insert_usage
 
-__all__ = ["commit_compaction"]
-
 _TURN = insert_turns(
     "mine WHERE parent_turn_id IS DISTINCT FROM :turn_id",
     id=":turn_id",

@@ -6,8 +6,6 @@ from nova_workers.contracts.http.overview.forks import MAX_FORKS, ForkedThread, 
 from nova_workers.domain.threads.sql.records import OPENING
 from nova_workers.ledger.database import Connection
 
-__all__ = ["read_fork_tree"]
-
 # Up to the first thread by the turns that threads continue from, then down to every thread that continues from a turn
 # of one that was found. Each step uses an index (a turn's id; the turns of a thread; the forks of a turn), and each
 # thread is found once, since it continues from one turn. A recursive result comes level by level and only as far as it

@@ -9,8 +9,6 @@ from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.ledger.database import Connection
 
-__all__ = ["HistoryTurn", "load_history_turns"]
-
 # Walks from the newest turn to the root. A compaction turn replaces all turns before its first kept turn, so the walk
 # ends there, and a long conversation costs no more than a short one. Its summary comes first, then the turns that it
 # kept, then those after it; the newer summary includes any older compaction among the kept turns. Of a turn that was

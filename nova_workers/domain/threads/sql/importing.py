@@ -14,8 +14,6 @@ from nova_workers.domain.upkeep.sql.cursors import add_import_cursor
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 
-__all__ = ["ImportedCall", "ImportedMessage", "ImportedTurn", "import_turns"]
-
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:

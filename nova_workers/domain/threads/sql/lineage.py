@@ -14,8 +14,6 @@ from nova_workers.contracts.http.wire import MessageView, TurnView
 from nova_workers.contracts.refusals import about_tools
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["list_messages", "list_turns", "place_of_message", "restore_content"]
-
 # The thread itself without a bound, then each thread that it descends from, up to the fork.
 _SEGMENTS = """
 WITH RECURSIVE segments AS (

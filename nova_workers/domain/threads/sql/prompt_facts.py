@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from nova_workers.ledger.database import Connection
 
-__all__ = ["PromptFacts", "load_prompt_facts"]
-
 # The newest memories that fit, oldest first, so that a new memory changes only the end of the prompt. One extra row
 # shows that there are more.
 _FACTS = """

@@ -19,8 +19,6 @@ from typing import Final
 from nova_workers.base.vocabulary import OPEN_RUNS, sql_list
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["EPHEMERAL_KEPT", "Slice", "delete_by_policy", "expire_ephemeral", "mark_deleted", "purge_next", "trim"]
-
 EPHEMERAL_KEPT: Final = timedelta(hours=24)
 """The time from the last use of an ephemeral thread until it is purged."""
 

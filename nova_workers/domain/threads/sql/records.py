@@ -16,8 +16,6 @@ from nova_workers.domain.runs.sql.cancel import CancelRequest, request_cancel_on
 from nova_workers.domain.search.sql.embeddings import forget_thread
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["OPENING", "create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
-
 OPENING = f"""
 CASE WHEN t.title IS NULL AND t.imported_at IS NULL
      THEN (SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})

@@ -12,8 +12,6 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.thread_states import ThreadStateView
 from nova_workers.ledger.database import Connection
 
-__all__ = ["read_state", "write_state"]
-
 _READ = """
 SELECT t.deleted_at IS NOT NULL AS deleted, COALESCE(s.state, '{}') AS state, COALESCE(s.version, 0) AS version,
        s.updated_at

@@ -17,8 +17,6 @@ from nova_workers.domain.tool_policy.rules.commands import (
     read_command,
 )
 
-__all__ = ["describe_rule", "first_rule", "lasting_call", "main_text"]
-
 _MAIN_ARGUMENTS = ("command", "file_path", "path", "pattern", "url", "query", "prompt", "title", "name", "id")
 """What a call may be about, where it has several texts; the first that it has is shown to people."""
 

@@ -13,16 +13,6 @@ from functools import cached_property, lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-__all__ = [
-    "BUILT_IN_DENIALS",
-    "MAX_COMMANDS",
-    "MAX_LINE_CHARS",
-    "CommandLine",
-    "matching",
-    "permitting",
-    "read_command",
-]
-
 _SYNTAX: Final = "nova_workers.domain.tool_policy.rules.shell_syntax"
 """Imported by name with the first line: the API reads one only to permit it for good, and needs no grammar before."""
 

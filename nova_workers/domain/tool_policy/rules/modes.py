@@ -6,8 +6,6 @@ from typing import Final, Literal
 from nova_workers.base.vocabulary import PermissionMode
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, READ_TOOLS
 
-__all__ = ["ModeRules"]
-
 _ASK_USER: Final = "ask_user"
 _EDITS: Final = frozenset({"Write", "Edit"})
 _READS: Final = frozenset({*READ_TOOLS, "WebSearch", "WebFetch"})

@@ -14,8 +14,6 @@ from nova_workers.base.observability.addresses import bare_address
 from nova_workers.base.outbound.requests import Outbound, OutboundResponse
 from nova_workers.contracts.ports import FetchedPage
 
-__all__ = ["WebPages"]
-
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = frozenset({"application/json", "application/xml", "application/javascript", "application/yaml", ""})
 _TEXT_SUFFIXES = ("+json", "+xml", "+yaml")

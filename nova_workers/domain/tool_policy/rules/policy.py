@@ -30,8 +30,6 @@ from nova_workers.domain.tool_policy.rules.commands import (
 )
 from nova_workers.domain.tool_policy.rules.modes import ModeRules
 
-__all__ = ["MAX_REPEATS", "CommandPolicy", "ToolPolicy", "Verdict"]
-
 MAX_REPEATS = 3
 """How often a run may run the same shell command. A model that repeats it more often is in a loop."""
 

@@ -34,8 +34,6 @@ from zoneinfo import ZoneInfo
 
 from nova_workers.base.errors import InvalidInput
 
-__all__ = ["cron_firings", "names_many_seconds", "parse_cron"]
-
 _WALLS: Final = "nova_workers.domain.triggers.rules.cron_walls"
 """Imported by name with the first line: a fleet without triggers needs no library for them."""
 

@@ -27,8 +27,6 @@ from nova_workers.domain.triggers.sql.definitions import NewTrigger
 from nova_workers.domain.triggers.sql.firing import skip_queued
 from nova_workers.ledger.database import Connection
 
-__all__ = ["create_trigger", "patch_trigger", "preview", "resume_trigger"]
-
 _TIMING = frozenset({"kind", "schedule", "timezone", "starts_at", "ends_at", "jitter_s"})
 _CLEARED = frozenset({"title", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day", "gate"})
 

@@ -43,8 +43,6 @@ from nova_workers.domain.triggers.sql.outcomes import settle, spent_since
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["Ticked", "TriggerTicker"]
-
 _log = structlog.get_logger(__name__)
 
 _MOST_GATES = 500

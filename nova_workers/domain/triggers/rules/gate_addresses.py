@@ -8,8 +8,6 @@ from nova_workers.base.errors import InvalidInput, OutboundFailed
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.http.triggers import Gate, UrlGate
 
-__all__ = ["check_gate_address", "gate_rules"]
-
 _REQUESTS: Final = "nova_workers.base.outbound.requests"
 """Imported by name with the first address of a gate: the API sends no request, and a client of HTTP takes 2 MB."""
 

@@ -18,8 +18,6 @@ from nova_workers.domain.triggers.sql import gates as ledger
 from nova_workers.domain.triggers.sql.due import DueTrigger
 from nova_workers.ledger.database import Database
 
-__all__ = ["Gates"]
-
 _log = structlog.get_logger(__name__)
 
 

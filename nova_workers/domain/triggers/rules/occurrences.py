@@ -17,19 +17,6 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import CatchUp, TriggerKind
 from nova_workers.domain.triggers.rules.schedules import Schedule, next_firings, parse_schedule
 
-__all__ = [
-    "COUNTED",
-    "GATE_LEASE_S",
-    "HELD_S",
-    "ON_TIME_S",
-    "DueOccurrences",
-    "OccurrenceRule",
-    "Occurrences",
-    "check_jitter",
-    "jitter_of",
-    "window_s",
-]
-
 HELD_S = 30
 """How often the triggers of a paused agent are checked. Until the agent resumes, due occurrences are only late."""
 GATE_LEASE_S = 120

@@ -23,8 +23,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["TriggerFirer"]
-
 
 class TriggerFirer:
     """Fires a trigger on request."""

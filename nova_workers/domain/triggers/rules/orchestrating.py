@@ -15,8 +15,6 @@ from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.domain.orchestrations.sql.spawning import NewTree
 from nova_workers.domain.triggers.sql.due import OrchestratingTrigger
 
-__all__ = ["Plans", "TreePlanner", "plan_all"]
-
 _NOT_PLANNED: Final = "It could not be planned, because of an unexpected error; the log of the worker has it."
 
 _log = structlog.get_logger(__name__)

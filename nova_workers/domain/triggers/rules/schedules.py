@@ -11,8 +11,6 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import MIN_PERIOD_S, TriggerKind
 from nova_workers.domain.triggers.rules.cron import cron_firings, parse_cron
 
-__all__ = ["Schedule", "next_firings", "parse_schedule", "time_zone"]
-
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _PERIOD = re.compile(r"\d{1,9}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", re.ASCII)

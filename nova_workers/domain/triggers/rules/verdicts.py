@@ -27,8 +27,6 @@ from nova_workers.domain.triggers.sql.due import DueTrigger, QueuedOccurrence
 from nova_workers.domain.triggers.sql.firing import Move, NewFiring
 from nova_workers.domain.triggers.sql.outcomes import Spent
 
-__all__ = ["GateAnswer", "Known", "Verdict", "day_began", "limited", "over_limit", "verdict_on", "verdict_on_queued"]
-
 Refusal = tuple[SkipReason, str]
 
 MAX_QUEUED = 1_000

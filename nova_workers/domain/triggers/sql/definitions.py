@@ -11,19 +11,6 @@ from nova_workers.base.errors import LimitExceeded, deleted, existing
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind, TriggerView
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "MAX_AGENT_TRIGGERS",
-    "NewTrigger",
-    "create_trigger",
-    "database_now",
-    "delete_trigger",
-    "get_trigger",
-    "list_triggers",
-    "lock_trigger",
-    "resume_trigger",
-    "update_trigger",
-]
-
 MAX_AGENT_TRIGGERS = 50
 """An agent's. Approximate: two concurrent creates may both take the last free place."""
 

@@ -17,17 +17,6 @@ from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction
 from nova_workers.domain.runs.sql.claim import PAUSED_BY_PEOPLE
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "DueTrigger",
-    "OrchestratingTrigger",
-    "QueuedOccurrence",
-    "find_orchestrating",
-    "take_again",
-    "take_due",
-    "take_one",
-    "take_queued",
-]
-
 _OPEN = sql_list(DUE_RUNS)
 _MOST_OPEN = 100
 """Most open runs of one trigger that are read."""

@@ -21,17 +21,6 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = [
-    "Move",
-    "NewFiring",
-    "begin_queued",
-    "insert_firings",
-    "lock_threads",
-    "move_triggers",
-    "postpone",
-    "skip_queued",
-]
-
 _SKIP_QUEUED = """
 UPDATE trigger_firings SET outcome = 'skipped', skip_reason = :skip_reason, detail = :detail
  WHERE trigger_id = :trigger_id AND outcome = 'queued'

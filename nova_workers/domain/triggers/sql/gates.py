@@ -5,8 +5,6 @@ from __future__ import annotations
 from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.ledger.database import Connection
 
-__all__ = ["has_active_task", "was_busy"]
-
 _HAS_ACTIVE_TASK = """
 SELECT EXISTS (SELECT FROM tasks WHERE tenant_id = :tenant_id AND owner_agent_id = :agent_id AND status = 'active')
 """

@@ -12,8 +12,6 @@ from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.http.triggers import TriggerFiringView
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Spent", "find_firing", "get_firing", "list_firings", "settle", "spent_since"]
-
 # Runs and cost since a moment of each trigger, counted as daily budgets count: usage of runs that ended since then, and
 # what open runs have used, unless they only waited or were queued. Costs of other agents that these runs called are not
 # included; those of the agents of an orchestration are. Refused: the newest run was, by the trigger's own budget, and

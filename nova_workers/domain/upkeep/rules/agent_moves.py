@@ -18,8 +18,6 @@ from nova_workers.domain.agents.sql.renames import Rename, find_renames, is_movi
 from nova_workers.domain.runs.sql.fleet import Switch, first_queued_runs
 from nova_workers.ledger.work import Work
 
-__all__ = ["AgentMoves"]
-
 _THREADS: Final = 50
 _ROWS: Final = 500
 _USAGE_ROWS: Final = 10_000

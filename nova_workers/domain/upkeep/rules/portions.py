@@ -24,8 +24,6 @@ from nova_workers.domain.search.sql.embeddings import (
 )
 from nova_workers.ledger.database import Database
 
-__all__ = ["Backfilled", "PortionMaker"]
-
 _log = structlog.get_logger(__name__)
 
 

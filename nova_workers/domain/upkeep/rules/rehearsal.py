@@ -21,8 +21,6 @@ from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Connection, Database, Snapshot
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
 
-__all__ = ["PLANNED_AFTER", "REHEARSED", "RehearsalLedger", "rehearsal"]
-
 PLANNED_AFTER: Final = 6
 """Executions of a statement after which Postgres plans it no more: five are planned each for its values."""
 

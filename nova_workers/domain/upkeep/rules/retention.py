@@ -25,8 +25,6 @@ from nova_workers.domain.upkeep.sql.cursors import Cursor
 from nova_workers.domain.upkeep.sql.retention import Aged, ThreadPolicy, WalkedThread
 from nova_workers.ledger.database import Database
 
-__all__ = ["Duty", "Retention"]
-
 _ROWS: Final = 1_000
 """The rows of a batch: some 20 ms."""
 

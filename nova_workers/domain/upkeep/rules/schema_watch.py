@@ -10,8 +10,6 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import read_schema, schema_head
 
-__all__ = ["SchemaWatch"]
-
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 2.0

@@ -21,8 +21,6 @@ from nova_workers.domain.runs.sql.filters import RunFilter
 from nova_workers.domain.tenants.sql import ending as ledger
 from nova_workers.ledger.work import Work
 
-__all__ = ["TenantEnd"]
-
 _RUNS: Final = 500
 _THREADS: Final = 1_000
 _ROWS: Final = 1_000

@@ -6,18 +6,6 @@ from collections.abc import Sequence
 
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "count_rows",
-    "export_snapshot",
-    "granted_roles",
-    "has_objects",
-    "major_version",
-    "master_key_ids",
-    "missing_roles",
-    "owns_tables",
-    "vector_version",
-]
-
 _MAJOR = "SELECT current_setting('server_version_num')::int / 10000"
 
 # Tables that no extension brings. The schema's version is the backup's own.

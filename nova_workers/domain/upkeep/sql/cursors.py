@@ -13,20 +13,6 @@ from typing import Literal
 
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "Cursor",
-    "Work",
-    "add_agent_cursors",
-    "add_import_cursor",
-    "add_import_cursors",
-    "add_tenant_cursors",
-    "drop_cursor",
-    "move_cursor",
-    "reset_backfill",
-    "take_cursor",
-    "tenants_behind",
-]
-
 Work = Literal["backfill", "imports", "threads"]
 
 _MANY = 1_000

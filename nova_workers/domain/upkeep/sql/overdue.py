@@ -5,8 +5,6 @@ from __future__ import annotations
 from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 from nova_workers.ledger.database import Connection
 
-__all__ = ["delete_expired_keys", "has_due_effects"]
-
 # With the kinds, by which the index of open effects begins.
 _DUE_EFFECTS = f"""
 SELECT EXISTS (SELECT 1 FROM effects

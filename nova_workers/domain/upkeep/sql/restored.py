@@ -13,16 +13,6 @@ from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 
-__all__ = [
-    "HOLDS_DELIVERIES",
-    "HOLDS_SINCE",
-    "Cleared",
-    "clear_restored",
-    "drop_pending_deliveries",
-    "hold_fleet",
-    "pause_fleet",
-]
-
 HOLDS_DELIVERIES = "EXISTS (SELECT FROM switches s WHERE s.scope = 'fleet' AND s.holds_deliveries)"
 """Whether nothing may be sent outside, nor done after runs."""
 

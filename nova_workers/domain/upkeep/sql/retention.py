@@ -16,8 +16,6 @@ from nova_workers.contracts.deliveries import INBOX
 from nova_workers.domain.upkeep.sql.cursors import Cursor
 from nova_workers.ledger.database import Connection
 
-__all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
-
 Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings", "work_orders"]
 
 _EFFECTS = """

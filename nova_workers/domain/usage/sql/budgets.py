@@ -23,18 +23,6 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "ClosedUsage",
-    "SharedBudget",
-    "SpentToday",
-    "closed_usage",
-    "lock_budgets",
-    "report_budgets",
-    "reserve",
-    "shared_budgets",
-    "spent_today",
-]
-
 # The database's clock and time zones decide when a day begins.
 _DAY = """
 SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,

@@ -8,8 +8,6 @@ from typing import Final
 from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport, UsageSum
 from nova_workers.ledger.database import Connection
 
-__all__ = ["report_usage"]
-
 _KEYS: Final = {
     "agent": "u.agent_id",
     "day": "to_char(u.created_at AT TIME ZONE :timezone, 'YYYY-MM-DD')",

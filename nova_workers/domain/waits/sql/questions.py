@@ -15,8 +15,6 @@ from nova_workers.contracts.deliveries import INBOX
 from nova_workers.contracts.waits import AskApproval, AskUser, WaitRequest
 from nova_workers.ledger.database import Connection
 
-__all__ = ["close_questions", "inbox_item"]
-
 _PARAMS_CHARS: Final = 2_000
 
 _CLOSE_ITEMS = """

@@ -24,19 +24,6 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.stored import read_stored
 
-__all__ = [
-    "Resolution",
-    "Wait",
-    "escalate",
-    "find_due_waits",
-    "find_wait",
-    "find_waits_of_ended_children",
-    "list_waits",
-    "resolve_wait",
-    "resolve_waits",
-    "wait_of",
-]
-
 _log = structlog.get_logger(__name__)
 
 _WAIT_COLUMNS = """

@@ -8,8 +8,6 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.waits.sql.questions import close_questions
 from nova_workers.ledger.database import Connection
 
-__all__ = ["find_awaited_children", "find_stuck", "release_waiting"]
-
 _LOCK_WAITING = """
 SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id
  WHERE r.id = ANY(:ids::text[]) AND r.status = 'waiting'

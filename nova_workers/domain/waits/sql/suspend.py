@@ -19,8 +19,6 @@ from nova_workers.domain.waits.sql.questions import inbox_item
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_runs, insert_threads
 
-__all__ = ["NewWait", "Suspended", "suspend_run"]
-
 _CHILDREN = insert_runs(
     "asked",
     id="child_run_id",

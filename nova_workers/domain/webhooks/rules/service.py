@@ -27,8 +27,6 @@ from nova_workers.domain.webhooks.sql.signing_secrets import Endpoint, SecretCol
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
-__all__ = ["Webhooks"]
-
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200

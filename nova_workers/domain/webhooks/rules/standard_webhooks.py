@@ -10,8 +10,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from datetime import datetime
 
-__all__ = ["new_secret", "signed_headers"]
-
 _PREFIX = "whsec_"
 _SECRET_BYTES = 32
 """The size, of the 24 to 64 that the specification allows; the hash is no longer."""

@@ -9,18 +9,6 @@ from nova_workers.base.errors import existing, too_many
 from nova_workers.contracts.http.webhooks import WebhookView
 from nova_workers.ledger.database import Connection
 
-__all__ = [
-    "MAX_WEBHOOKS",
-    "NewWebhook",
-    "Subscription",
-    "create_webhook",
-    "delete_webhook",
-    "get_webhook",
-    "list_subscriptions",
-    "list_webhooks",
-    "update_webhook",
-]
-
 MAX_WEBHOOKS = 50
 """A tenant's: each end of a run may cause as many requests. Approximate: two concurrent creates may both take the last
 free place."""

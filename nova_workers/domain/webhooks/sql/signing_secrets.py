@@ -8,17 +8,6 @@ from datetime import datetime, timedelta
 from nova_workers.base.errors import existing
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = [
-    "Endpoint",
-    "SecretColumns",
-    "count_under_other_keys",
-    "fetch_endpoint",
-    "lock_endpoint",
-    "lock_under_other_keys",
-    "replace_secret",
-    "reseal",
-]
-
 _SECRETS = """
 clock_timestamp() AS at, secret, key_id,
 CASE WHEN previous_expires_at > now() THEN previous_secret END AS previous_secret, previous_expires_at

@@ -7,8 +7,6 @@ import asyncio
 from tests.chaos.runner.scenarios.registry import Stage, scenario
 from tests.support.servers.fault_proxy import FaultProxy
 
-__all__ = ["block_answers", "forget", "lose_answers", "lossy", "slow"]
-
 
 async def slow(stage: Stage, server: str, least_s: float, most_s: float) -> None:
     """Delay all links to a server for some seconds."""

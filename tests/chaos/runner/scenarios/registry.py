@@ -10,8 +10,6 @@ from typing import Literal
 
 from tests.chaos.runner.fleet import ChaosFleet, Member, Role
 
-__all__ = ["SCENARIOS", "Act", "Scenario", "Stage", "Target", "scenario"]
-
 Target = Literal["workers", "apis", "beats", "console", "outside", "postgres", "redis", "network", "queues", "tenants"]
 
 

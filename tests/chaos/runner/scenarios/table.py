@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.chaos.runner.scenarios import SCENARIOS
 from tests.support.data.documents import ROOT
 
-__all__ = ["PAGE", "scenario_table", "table_of"]
-
 PAGE = ROOT / "docs" / "chaos.md"
 _HEAD = "| scenario | what happens | most likely to break | |\n| --- | --- | --- | --- |\n"
 

@@ -17,8 +17,6 @@ import asyncpg
 
 from tests.chaos.runner.scenarios.registry import Stage, scenario
 
-__all__ = ["WRITES", "Write", "kill_at_each"]
-
 _LOCK = 7_700
 _WAIT_S = 8.0
 _LONG_WAIT_S = 20.0

@@ -23,8 +23,6 @@ from tests.support.waiting import until
 
 _EXPIRE = "UPDATE leases SET expires_at = now() WHERE tenant_id = :tenant_id"
 
-__all__ = ["ANN", "BEN", "MALLORY", "Script", "Stage", "soon"]
-
 ANN, BEN, MALLORY = 7, 8, 666
 soon = partial(until, timeout_s=60.0)
 

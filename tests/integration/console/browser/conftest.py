@@ -18,8 +18,6 @@ from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.shared_servers import SharedServers
 from tests.integration.console.conftest import Console
 
-__all__ = ["LOOP", "signed_in"]
-
 LOOP = "session"
 """The loop of the browser, and so of all tests and fixtures that wait for it."""
 _VIEWPORT = ViewportSize(width=1280, height=900)

@@ -12,18 +12,6 @@ from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.domain.prompts.rules import is_event_block
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
-__all__ = [
-    "MODEL",
-    "PIXEL",
-    "Sessions",
-    "conversation_of",
-    "options",
-    "request_text",
-    "results",
-    "text_response",
-    "tool_response",
-]
-
 MODEL = "claude-sonnet-5"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 """A PNG of one pixel, as base64."""

@@ -18,8 +18,6 @@ from nova_workers.engines.programs.vendor import ProgramSettings, Vendor
 from tests.support.servers.installed_programs import program_path
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
-__all__ = ["KEY", "ProgramStage", "program_homes", "program_processes"]
-
 KEY = "k-secret-of-the-provider"
 
 

@@ -8,23 +8,6 @@ from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOp
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.support.servers.model_server import Asks, ModelServer, Part, Status, Stream
 
-__all__ = [
-    "BROKEN",
-    "FINE",
-    "LIMITED",
-    "OVERLOADED",
-    "REFUSED",
-    "CountingMetrics",
-    "FakeClock",
-    "MakeEngine",
-    "error_of",
-    "key",
-    "keys_used",
-    "model",
-    "models_asked",
-    "turn",
-]
-
 FINE = Stream((Part("text", ["Well", " done"]),))
 OVERLOADED = Status(529, "overloaded_error", "overloaded")
 BROKEN = Status(500, "api_error", "broken")

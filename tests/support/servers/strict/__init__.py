@@ -14,8 +14,6 @@ from tests.support.servers.strict.openai_chat import check_chat
 from tests.support.servers.strict.openai_responses import check_responses
 from tests.support.servers.strict.refused import Refused
 
-__all__ = ["refusal_of", "refusal_of_tool"]
-
 
 def refusal_of(path: str, headers: Mapping[str, str], body: dict[str, Any], size_bytes: int) -> Status | None:
     """Return the error that a request gets; None if it is valid."""

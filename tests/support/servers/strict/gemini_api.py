@@ -5,8 +5,6 @@ from typing import Any
 
 from tests.support.servers.strict.refused import Refused
 
-__all__ = ["check_gemini"]
-
 Json = dict[str, Any]
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")

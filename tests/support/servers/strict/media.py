@@ -2,8 +2,6 @@
 
 import struct
 
-__all__ = ["image_kind", "image_size"]
-
 _BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _NO_SIZE = (0xC4, 0xC8, 0xCC)
 

@@ -16,8 +16,6 @@ from tests.support.servers.strict.media import image_kind, image_size
 from tests.support.servers.strict.refused import Refused, require
 from tests.support.servers.strict.signatures import sign
 
-__all__ = ["check_messages"]
-
 Json = dict[str, Any]
 
 _MAX_REQUEST_BYTES = 32 * 1024 * 1024

@@ -5,8 +5,6 @@ from typing import Any
 from tests.support.servers.strict.refused import Refused, require
 from tests.support.servers.strict.tool_lists import NAME, check_answer_schema, check_functions
 
-__all__ = ["check_responses"]
-
 Json = dict[str, Any]
 
 _MAX_ID_CHARS = 64

@@ -1,7 +1,5 @@
 """The refusal of a request."""
 
-__all__ = ["Refused", "require"]
-
 
 class Refused(Exception):
     """A request that the provider answers with an error of the client."""

@@ -3,8 +3,6 @@
 import base64
 import hashlib
 
-__all__ = ["sign"]
-
 
 def sign(thinking: str) -> str:
     """Return the signature of a thinking block's text."""

@@ -8,8 +8,6 @@ from jsonschema.exceptions import SchemaError
 
 from tests.support.servers.strict.refused import Refused, require
 
-__all__ = ["NAME", "check_answer_schema", "check_functions"]
-
 Json = dict[str, Any]
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

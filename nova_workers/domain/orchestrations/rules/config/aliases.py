@@ -8,8 +8,6 @@ from typing import Final
 from nova_workers.domain.orchestrations.rules.config.reading import Path
 from nova_workers.domain.orchestrations.rules.config.values import ModelAlias, ModelOverride, ResolvedModel
 
-__all__ = ["Resolution", "nearest", "resolve_models"]
-
 _MAX_CHAIN: Final = 20
 """Aliases from a name to its model."""
 

@@ -19,8 +19,6 @@ from nova_workers.domain.orchestrations.rules.config.values import (
     ResolvedModel,
 )
 
-__all__ = ["CONFIG_FILE", "MODELS_FILE", "parse_config"]
-
 CONFIG_FILE: Final = "orchestration.yaml"
 MODELS_FILE: Final = "models.yaml"
 

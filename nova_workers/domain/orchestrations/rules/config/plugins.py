@@ -7,8 +7,6 @@ from nova_workers.base.vocabulary import AgentRole
 from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.domain.orchestrations.rules.config.values import Plugin
 
-__all__ = ["resolve_plugins"]
-
 _WORD = re.compile(r"[^\W_]+")
 
 

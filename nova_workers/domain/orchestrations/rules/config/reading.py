@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ["MAX_CONFIG_BYTES", "Located", "Path", "Position", "Problem", "read_yaml"]
-
 MAX_CONFIG_BYTES: Final = 262_144
 """The limit of a file."""
 

@@ -24,8 +24,6 @@ from nova_workers.domain.orchestrations.sql import configs as ledger
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["ConfigAuthor", "OrchestrationConfigs"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConfigAuthor:

@@ -24,24 +24,6 @@ from nova_workers.contracts.authors.rights import (
 )
 from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
 
-__all__ = [
-    "BUILT_IN_PROVIDERS",
-    "CapabilityProfile",
-    "CommandPolicy",
-    "ConfigDocument",
-    "Defaults",
-    "EngineConfig",
-    "ExpertProfile",
-    "ModelAlias",
-    "ModelName",
-    "ModelOverride",
-    "ModelsDocument",
-    "OrchestrationConfig",
-    "Plugin",
-    "ProviderConfig",
-    "ResolvedModel",
-]
-
 _MAX_ENTRIES = 500
 _DAY_S = 86_400
 

@@ -20,17 +20,6 @@ from nova_workers.base.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.contracts.engine import Engine, ProbedEngine
 from nova_workers.domain.orchestrations.rules.config.values import ProviderConfig
 
-__all__ = [
-    "Availability",
-    "FleetAvailability",
-    "ProbedAvailability",
-    "ProviderProbes",
-    "ProviderReport",
-    "ReportedAvailability",
-    "fleet_availability",
-    "unavailable_providers",
-]
-
 _log = structlog.get_logger(__name__)
 
 _CLAUDE_VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL")

@@ -12,18 +12,6 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, Complexity, ModelTier, TaskCategory
 from nova_workers.domain.orchestrations.rules.config.values import ModelOverride
 
-__all__ = [
-    "Classification",
-    "ModelCapability",
-    "classify",
-    "infer_capability",
-    "infer_tier",
-    "required_tier",
-    "tier_rank",
-    "usual_complexity",
-    "version_of",
-]
-
 
 class ModelCapability(TrueNumbers):
     """A model as the choice sees it.

@@ -19,8 +19,6 @@ from nova_workers.domain.orchestrations.sql.judgements import get_scores
 from nova_workers.domain.orchestrations.sql.rankings import list_rankings
 from nova_workers.ledger.database import Database
 
-__all__ = ["ModelCatalog", "RankedModels"]
-
 _JUDGEMENT_DAYS: Final = 7
 """How long a judgement counts: a judge that gives no valid answer for a week is no judge."""
 

@@ -18,8 +18,6 @@ from nova_workers.domain.orchestrations.rules.models.capability import (
 )
 from nova_workers.domain.orchestrations.rules.models.registry import ModelRegistry
 
-__all__ = ["ChosenModel", "ModelChooser", "ModelSelector", "Recommendation", "Score"]
-
 _ALTERNATIVES: Final = 3
 _MASTER_CATEGORY: Final[TaskCategory] = "agentic"
 _PEER_CATEGORY: Final[TaskCategory] = "complex-reasoning"

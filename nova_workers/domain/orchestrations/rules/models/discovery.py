@@ -22,8 +22,6 @@ from nova_workers.domain.orchestrations.rules.models.programs import (
 from nova_workers.domain.orchestrations.sql.configs import configured_tenants
 from nova_workers.ledger.database import Database
 
-__all__ = ["ModelDiscovery"]
-
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 86_400.0

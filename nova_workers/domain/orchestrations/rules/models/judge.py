@@ -35,8 +35,6 @@ from nova_workers.domain.tenants.sql.settings import get_tenant
 from nova_workers.domain.usage.sql.budgets import spent_today
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["JUDGE_INSTRUCTIONS", "ModelJudge", "answer_schema", "describe_models", "read_scores"]
-
 JUDGE_INSTRUCTIONS: Final = (
     "You rate language models for a fleet of agents, which chooses models by your scores. You are given the models, "
     "and what each did in this fleet, by kind of work: ended runs, the share of them that succeeded, mean cost and "

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 
-__all__ = ["ListedPrice", "current_ids", "price_of"]
-
 
 class ListedPrice(NamedTuple):
     """What a number of tokens costs in US dollars, and the model's context window if that is known."""

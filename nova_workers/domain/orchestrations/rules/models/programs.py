@@ -28,8 +28,6 @@ from nova_workers.domain.orchestrations.rules.models import strings_child
 from nova_workers.domain.orchestrations.rules.models.capability import infer_capability, version_of
 from nova_workers.domain.orchestrations.rules.models.registry import is_chat_model, undated
 
-__all__ = ["DiscoveredModel", "Discovery", "MergedModels", "discover_models", "merge_models", "update_programs"]
-
 _QUICK_S: Final = 10.0
 _SCAN_S: Final = 60.0
 """A program of 300 MB takes about 1 s."""

@@ -13,8 +13,6 @@ from nova_workers.domain.orchestrations.sql.judgements import ModelScores
 from nova_workers.domain.orchestrations.sql.rankings import Ranking, refresh_rankings
 from nova_workers.ledger.database import Database
 
-__all__ = ["MIN_SAMPLES", "PRIOR_SAMPLES", "RankingRefresher", "Rankings", "canonical_model"]
-
 MIN_SAMPLES: Final = 5
 """Runs of a model in a kind of work below which nothing is learned: one failure of two says nothing."""
 PRIOR_SAMPLES: Final = 10

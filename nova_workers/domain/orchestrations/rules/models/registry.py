@@ -20,8 +20,6 @@ from nova_workers.domain.orchestrations.rules.models.capability import (
     version_of,
 )
 
-__all__ = ["ModelRegistry", "installed", "is_chat_model", "known_models", "sdk_models", "undated"]
-
 _PRICED: Final[Mapping[str, str]] = {"claude": "anthropic", "codex": "openai", "gemini": "google", "minimax": "minimax"}
 """Our providers, by what `genai-prices` calls them. It lists none of Alibaba Model Studio: name those in `models`."""
 

@@ -18,8 +18,6 @@ from nova_workers.base.vocabulary import ENDED_AGENTS, PermissionMode
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
 
-__all__ = ["WorkArea", "Writers", "agent_may_write", "may_write", "writers_beside", "writes_files"]
-
 _WRITING_TOOLS: Final = frozenset({"Write", "Edit", SHELL_TOOL})
 _READING_MODES: Collection[PermissionMode] = ("PLAN", "DELEGATE")
 _UNFIT: Final = re.compile(r"[^a-z0-9._-]+")

@@ -20,18 +20,6 @@ from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, Cap
 from nova_workers.domain.orchestrations.rules.config.values import CapabilityProfile
 from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea, may_write, writes_files
 
-__all__ = [
-    "Asked",
-    "Giver",
-    "Granted",
-    "check_directory",
-    "check_tools",
-    "form_of",
-    "granted",
-    "servers_of",
-    "withheld",
-]
-
 _READ_ONLY_ROLES: Collection[AgentRole] = ("MASTER", "EXPERT", "REVIEWER")
 _NEVER = frozenset({MCP_CAPABILITY, ORCHESTRATIONS, "user"})
 """Servers are granted each by itself, and the question to a person comes by role; what agents of this tree started

@@ -23,8 +23,6 @@ from nova_workers.domain.orchestrations.sql.spawning import NewAgent
 from nova_workers.ledger.stored import to_store
 from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["Spawned", "check_restart", "check_room", "place_spawn", "send_prompt"]
-
 
 @dataclass(frozen=True, slots=True)
 class Spawned:

@@ -22,8 +22,6 @@ from nova_workers.domain.orchestrations.rules.spawning.granting import (
 from nova_workers.domain.orchestrations.rules.spawning.profile import agent_spec, check_output_schema
 from nova_workers.domain.orchestrations.sql.locking import LockedTree
 
-__all__ = ["PreparedSpawn", "prepare_spawn"]
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedSpawn:

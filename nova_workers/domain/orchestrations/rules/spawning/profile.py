@@ -19,8 +19,6 @@ from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel
 from nova_workers.domain.orchestrations.rules.spawning.granting import Granted
 from nova_workers.domain.prompts.rules.orchestration import expert_words, master_words, role_words
 
-__all__ = ["agent_spec", "check_output_schema", "expert_descriptions"]
-
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
 _QUOTE_CHARS = 200

@@ -15,8 +15,6 @@ from nova_workers.domain.orchestrations.sql import agents as ledger
 from nova_workers.domain.orchestrations.sql import messages
 from nova_workers.ledger.database import Connection
 
-__all__ = ["find_reusable", "misfits"]
-
 _FRESH = "Leave out `reuse` for a fresh child."
 
 

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["HiddenNames"]
-
 _SEPARATORS: Final = re.compile(r"[\s._:/@\\-]+")
 _FAMILIES: Final = re.compile(
     r"\bchat[\s-]?gpt\b|\bgpt[\s_.-]?(?:[2-9]|oss|neo|j)(?:[\s_.-]?(?:\d|o|turbo|mini|nano|pro|codex|vision"

@@ -15,8 +15,6 @@ from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 from nova_workers.domain.secrets.sql import fetch_secrets
 from nova_workers.ledger.database import Connection
 
-__all__ = ["KnownSecrets", "order_secret_place"]
-
 _log = structlog.get_logger(__name__)
 
 _MOST_TENANTS: Final = 64

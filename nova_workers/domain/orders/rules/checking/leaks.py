@@ -20,8 +20,6 @@ from nova_workers.domain.orders.rules.checking.hidden_names import HiddenNames
 from nova_workers.domain.orders.rules.checking.prompt_text import KnownTexts
 from nova_workers.domain.orders.rules.checking.traces import INTERNAL_ERRORS, TRACES, finds
 
-__all__ = ["LeakCheck"]
-
 _PIECE_CHARS: Final = 4_000
 _OVERLAP_CHARS: Final = 1_000
 _LEAST_PROMPT_BYTES: Final = 36

@@ -9,8 +9,6 @@ from typing import Final
 
 from nova_workers.base.observability.disguises import squashed
 
-__all__ = ["KnownTexts"]
-
 _STEP: Final = 8
 
 

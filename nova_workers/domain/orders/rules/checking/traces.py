@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from nova_workers.base.observability.secret_forms import LazyPattern
 
-__all__ = ["INTERNAL_ERRORS", "TRACES", "Sign", "finds"]
-
 
 class Sign(NamedTuple):
     """A form of text.

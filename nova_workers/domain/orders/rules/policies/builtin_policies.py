@@ -8,8 +8,6 @@ import yaml
 
 from nova_workers.contracts.orders import PolicyDocument
 
-__all__ = ["builtin_policies"]
-
 
 @cache
 def builtin_policies() -> MappingProxyType[str, PolicyDocument]:

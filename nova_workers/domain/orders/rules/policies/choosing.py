@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import AiWorkOrderV1, ModelChoice, PolicyDocument, PolicyRole, ProviderHints
 
-__all__ = ["models_of", "presentation_of"]
-
 
 def models_of(order: AiWorkOrderV1, policy: PolicyDocument, role: PolicyRole) -> list[ModelChoice]:
     """Return the models of a role in the order in which they are tried.

@@ -10,8 +10,6 @@ from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.orders import PolicyDocument
 
-__all__ = ["parse_policy"]
-
 
 def parse_policy(document: object) -> PolicyDocument:
     """Return a document as a policy.

@@ -20,8 +20,6 @@ from nova_workers.domain.orders.sql import policies as ledger
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["LoadedPolicy", "Policies"]
-
 _log = structlog.get_logger(__name__)
 
 _MOST_LOADED: Final = 256

@@ -37,8 +37,6 @@ from nova_workers.domain.usage.sql.budgets import (
 )
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["Granted", "TurnAllowance", "granted_tokens"]
-
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 _CLOSED_FOR_S: Final = 60.0

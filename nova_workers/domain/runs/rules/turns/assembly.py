@@ -30,8 +30,6 @@ from nova_workers.domain.threads.rules.transcript import conversation
 from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.database import Database
 
-__all__ = ["TurnAssembler", "as_past", "past_turns"]
-
 BoundT = TypeVar("BoundT", int, float)
 
 _LEAST_REASONING_S = 0.001

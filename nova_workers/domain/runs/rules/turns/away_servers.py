@@ -13,8 +13,6 @@ from nova_workers.base.keys import AWAY_SERVERS_TTL_S, away_servers
 from nova_workers.contracts.http.agents import ToolServerAwayView
 from nova_workers.contracts.steps import ToolServerAway
 
-__all__ = ["AwayServers"]
-
 _log = structlog.get_logger(__name__)
 
 _views: TypeAdapter[list[ToolServerAwayView]] = TypeAdapter(list[ToolServerAwayView], config={"defer_build": True})

@@ -19,8 +19,6 @@ from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.usage.sql.budgets import SharedBudget, SpentToday, spent_today
 from nova_workers.ledger.database import Database
 
-__all__ = ["refused_call", "within_budgets"]
-
 
 async def within_budgets(
     database: Database, claim: Claim, abort: AbortSignal, journal: Journal, tree: TreeBudget | None

@@ -34,8 +34,6 @@ from nova_workers.domain.threads.sql.compaction import commit_compaction
 from nova_workers.domain.threads.sql.history import HistoryTurn
 from nova_workers.ledger.database import Database
 
-__all__ = ["Compactor", "split_turns", "turn_sizes"]
-
 _log = structlog.get_logger(__name__)
 
 _BLOCK_CHARS = 4_000

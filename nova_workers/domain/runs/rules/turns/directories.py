@@ -14,8 +14,6 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.shell_sandbox import make_private
 
-__all__ = ["AgentDirectories"]
-
 _TRUSTED_FOR_S = 60.0
 """How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
 _REMEMBERED = 4096

@@ -13,8 +13,6 @@ from nova_workers.contracts.runs import Claim, TurnFacts, TurnRole
 from nova_workers.domain.capabilities.rules.delegation import ASK_AGENT
 from nova_workers.domain.tool_policy.rules import Verdict
 
-__all__ = ["PermissionsUsed", "turn_facts"]
-
 _MAX_TOOLS = 200
 """Tool names counted separately; a model may invent more, which are counted together."""
 _OTHERS = "*"

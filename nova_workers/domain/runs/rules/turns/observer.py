@@ -5,8 +5,6 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.engine import ForwardingListener, StepRecord, StepVerdict, ToolCall, TurnListener
 
-__all__ = ["CountedCalls", "ObservedTurn"]
-
 
 class CountedCalls(ForwardingListener):
     """Counts the tool calls of a turn and its subagents by status."""

@@ -15,17 +15,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.threads.rules.lease import HeldRun
 
-__all__ = [
-    "Outcome",
-    "close_journal",
-    "ended_before_start",
-    "failed",
-    "judge",
-    "not_stored",
-    "out_of_time",
-    "with_results",
-]
-
 _UNANSWERED: Final[Mapping[str, tuple[EngineErrorKind, str]]] = {
     "turns": ("model_error", "max_turns"),
     "tokens": ("budget_exceeded", "token_budget"),

@@ -16,8 +16,6 @@ from nova_workers.domain.runs.rules.turns.prompting import PromptNeeds, needs_of
 from nova_workers.domain.threads.sql.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.ledger.database import Database
 
-__all__ = ["PromptPreviews"]
-
 _SKILLS = "skills"
 
 

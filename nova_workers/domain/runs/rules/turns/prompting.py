@@ -28,8 +28,6 @@ from nova_workers.domain.skills.rules.service import loads_on_demand, skills_wor
 from nova_workers.domain.threads.sql.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["Prompt", "PromptNeeds", "Prompter", "needs_of", "prompt_of"]
-
 _MEMORY = "memory"
 _MEMORY_LIST = "memory_list"
 

@@ -46,8 +46,6 @@ from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.tool_policy.rules import ToolPolicy, Verdict, lasting_call
 from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["TurnRecorder"]
-
 _log = structlog.get_logger(__name__)
 
 _LEAST_STEPS = 2

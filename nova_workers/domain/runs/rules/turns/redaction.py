@@ -31,8 +31,6 @@ from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
 from nova_workers.domain.runs.sql.resume import Journal
 
-__all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
-
 _WORDS: dict[str, int | None] = {
     "question": MAX_ANSWER_CHARS,
     "options": MAX_OPTION_CHARS,

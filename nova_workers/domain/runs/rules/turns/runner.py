@@ -39,8 +39,6 @@ from nova_workers.domain.streams.rules.publisher import RunEvents
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.ledger.work import Work
 
-__all__ = ["TurnRunner"]
-
 _log = structlog.get_logger(__name__)
 
 

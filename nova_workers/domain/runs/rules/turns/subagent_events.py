@@ -10,8 +10,6 @@ from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TurnListe
 from nova_workers.contracts.thread_state import state_change
 from nova_workers.domain.streams.rules.publisher import RunEvents
 
-__all__ = ["SubagentEvents"]
-
 
 class SubagentEvents(TurnListener):
     """The listener of a nested turn. Its steps are not in the journal; only the call that runs it is."""

@@ -7,8 +7,6 @@ from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.events import AssistantMessage, Restart
 from nova_workers.domain.runs.sql.resume import Journal
 
-__all__ = ["ToldText"]
-
 
 class ToldText:
     """The text of the open step as the events of this attempt give it.

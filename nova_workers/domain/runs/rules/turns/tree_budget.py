@@ -16,8 +16,6 @@ from nova_workers.domain.orchestrations.sql.budgets import report_used, take_las
 from nova_workers.domain.orchestrations.sql.open_trees import tree_spending
 from nova_workers.ledger.database import Connection
 
-__all__ = ["TreeBudget", "is_master", "may_sum_up"]
-
 _WARNINGS: Final = (
     (80, "Finish what matters most, start nothing new, and sum up in time."),
     (50, "Plan the rest of the work with what is left."),
