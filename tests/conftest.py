@@ -31,7 +31,7 @@ from tests.support.processes.xdist_workers import forked_interpreter
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
 
 # The bounds of properties are of what is computed, not of time, which other tests share.
-hypothesis_settings.register_profile("quick", deadline=None, max_examples=30)
+hypothesis_settings.register_profile("quick", deadline=None, max_examples=15)
 hypothesis_settings.register_profile("thorough", deadline=None, max_examples=300)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

@@ -36,6 +36,7 @@ LONG_WITH_CLAUDE = frozenset(
         "test_a_stop_verdict_ends_the_turn_at_the_boundary",
         "test_a_tool_is_called_and_its_result_is_sent_back",
         "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
+        "test_only_the_result_that_is_refused_is_left_out",
         "test_an_abort_during_a_commit_lets_the_commit_end",
         "test_an_abort_from_within_a_callback_stops_at_that_token",
         "test_steering_that_was_committed_is_not_lost_by_a_crash",

@@ -83,7 +83,7 @@ class Gateway(httpx2.AsyncBaseTransport):
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, text="".join(lines))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(events=_streams())
 @proves("engine.dialects")
 async def test_whatever_a_gateway_streams_is_an_answer_or_a_failure_of_the_provider(

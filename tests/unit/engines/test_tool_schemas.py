@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -111,7 +111,6 @@ def _refusals(schema: Json) -> list[str]:
     return [refusal.message for refusal in found if refusal is not None]
 
 
-@settings(max_examples=60)
 @given(_ANYTHING)
 @proves("engine.tool-schemas")
 def test_whatever_a_server_declares_becomes_what_every_provider_takes(schema: Any) -> None:
@@ -124,7 +123,6 @@ def test_whatever_a_server_declares_becomes_what_every_provider_takes(schema: An
         assert _refusals(found.schema) == []
 
 
-@settings(max_examples=60)
 @given(_object_of(_VALID), st.dictionaries(_KEYS, _VALUES, max_size=4))
 def test_arguments_that_the_tool_takes_are_possible_and_get_back_with_its_own_keys(schema: Json, given: Json) -> None:
     if not Draft202012Validator(schema).is_valid(given):

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import AgentSpawnError
@@ -98,7 +98,6 @@ PROFILE = st.builds(
 )
 
 
-@settings(max_examples=60)
 @given(PARENTS, st.sampled_from(get_args(AgentRole)), _SOME, PROFILE)
 def test_a_child_holds_nothing_that_its_parent_does_not_hold(
     parent: AgentSpec, role: AgentRole, tools: list[str] | None, profile: CapabilityProfile
@@ -116,7 +115,6 @@ def test_a_child_holds_nothing_that_its_parent_does_not_hold(
     assert not held.capabilities.keys() & {"mcp", "orchestrations"}
 
 
-@settings(max_examples=60)
 @given(PARENTS, st.lists(st.tuples(st.sampled_from(get_args(AgentRole)), _SOME), max_size=5))
 def test_no_line_of_children_gets_back_what_was_not_given(
     parent: AgentSpec, line: list[tuple[AgentRole, list[str] | None]]

@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.streaming.run_delivery import RunDelivery
@@ -192,7 +192,6 @@ async def _play(seed: int) -> None:
         assert client.text.closed == expected
 
 
-@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 @proves("events.exact")
 def test_a_client_ends_with_exactly_the_text_of_the_ledger_whatever_is_lost(seed: int):

@@ -335,7 +335,7 @@ _COMMANDS = st.lists(_PIECES, min_size=1, max_size=14).map("".join) | st.builds(
 )
 
 
-@settings(max_examples=_EXAMPLES or 300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=_EXAMPLES or 100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_COMMANDS)
 @proves("security.shell")
 def test_bash_does_nothing_else_for_a_line_that_is_allowed(stage: Path, command: str) -> None:

@@ -282,7 +282,7 @@ _EVENTS = st.one_of(
 
 
 @pytest.mark.parametrize("make", [ChatReader, ResponsesReader])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(_EVENTS, max_size=6), is_marked=st.booleans())
 @proves("engine.dialects")
 def test_whatever_a_server_streams_is_a_response_or_a_failure(make: Any, events: list[Any], *, is_marked: bool) -> None:
