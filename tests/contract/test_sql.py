@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from nova_workers.ledger.named_sql import compile_statement
 
 ROOT = Path(__file__).parents[2]
@@ -95,3 +97,37 @@ def test_a_call_passes_the_values_that_its_statement_names() -> None:
             if all(keyword.arg for keyword in call.keywords) and (missing := set(names) - given):
                 wrong.append(f"{where}: no value for {missing}")
     assert wrong == []
+
+
+def _read_from_rows(path: Path) -> Iterator[tuple[str, type[BaseModel], set[str]]]:
+    """Yield each model that a file makes of a row's columns, with the fields that it gives beside them."""
+    text = path.read_text()
+    if "(**row" not in text:
+        return
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            spread = [each.value for each in node.keywords if each.arg is None]
+            model = getattr(module, node.func.id, None)
+            if spread and isinstance(model, type) and issubclass(model, BaseModel):
+                yield text, model, {each.arg for each in node.keywords if each.arg is not None}
+
+
+def test_a_field_with_a_default_has_a_column_where_rows_become_values() -> None:
+    """A row without the column would show the default."""
+    read = [
+        (path.relative_to(ROOT).as_posix(), *each)
+        for path in SOURCES
+        if "domain" in path.parts
+        for each in _read_from_rows(path)
+    ]
+    assert len(read) > 20
+    turns = (ROOT / "models" / "turns.py").read_text()
+    missing = [
+        f"{path}: {model.__name__}.{name}"
+        for path, text, model, given in read
+        for name in model.model_fields.keys() - given
+        # As a column: neither a parameter, nor compared or given by name.
+        if not re.search(rf"(?<![:\w]){name}\b(?!\s*=)", text + (turns if "SELECT u.*" in text else ""))
+    ]
+    assert missing == []

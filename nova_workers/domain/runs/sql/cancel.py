@@ -80,7 +80,7 @@ WITH mine AS (
      WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN}
     RETURNING id, tenant_id, agent_id, thread_id, queue, status
 ), {_DELIVER_END}
-SELECT id, thread_id, queue FROM mine
+SELECT id AS run_id, thread_id, queue FROM mine
 """
 
 
@@ -150,7 +150,7 @@ async def edit_queued(connection: Connection, tenant_id: str, run_id: str, conte
 async def withdraw_queued(connection: Connection, tenant_id: str, run_id: str) -> list[Doorbell]:
     """Cancel a run that was never begun. Empty if it has begun or ended."""
     rows = await connection.fetch(_WITHDRAW, tenant_id=tenant_id, run_id=run_id)
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]
 
 
 async def withdraw_queued_of_agent(connection: Connection, tenant_id: str, agent_id: str) -> int:

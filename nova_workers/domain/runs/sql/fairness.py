@@ -159,7 +159,7 @@ UPDATE runs r
    SET rang_at = now()
   FROM due
  WHERE r.id = due.id AND r.status = 'queued' AND r.rang_at < now() - :older_than::interval
-RETURNING r.id, r.thread_id, r.queue
+RETURNING r.id AS run_id, r.thread_id, r.queue
 """
 
 
@@ -307,7 +307,7 @@ async def take_doorbells_under_caps(connection: Connection, *, queue: str, older
         tenant_id=None,
         older_than=timedelta(seconds=older_than_s),
     )
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]
 
 
 async def take_suspects(

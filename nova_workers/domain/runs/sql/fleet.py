@@ -47,7 +47,7 @@ _RESUME = "DELETE FROM switches WHERE scope = :scope AND tenant_id = :tenant_id 
 
 # One queued run of each thread: a worker that gets its doorbell claims the thread's first run.
 _FRONT = """
-SELECT DISTINCT ON (thread_id) id, thread_id, queue
+SELECT DISTINCT ON (thread_id) id AS run_id, thread_id, queue
   FROM runs
  WHERE status = 'queued' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
    AND (:agent_id::text IS NULL OR agent_id = :agent_id)
@@ -124,4 +124,4 @@ async def first_queued_runs(connection: Connection, switch: Switch) -> list[Door
         agent_id=switch.agent_id,
         limit=_RING_AT_ONCE,
     )
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]

@@ -9,7 +9,6 @@ finds them. So they wait for nothing, and no order of locks is broken.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -19,7 +18,7 @@ from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.waits import HoldDetail, advice_for
 from nova_workers.domain.runs.sql.claim import MODEL_OF
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
-from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 
 # The claim's run is queued again, in front, and not to be claimed before the next try. Fenced: a claim that lost its
@@ -111,7 +110,7 @@ UPDATE runs r
    SET hold = NULL, held_until = NULL, rang_at = now()
   FROM same
  WHERE r.id = same.id
-RETURNING r.id, r.thread_id, r.queue
+RETURNING r.id AS run_id, r.thread_id, r.queue
 """
 
 # A person cleared what workers know of a provider, a model or a profile, or of all: it is recorded, and the next try is
@@ -160,7 +159,7 @@ UPDATE runs r
    SET hold = NULL, held_until = now(), rang_at = now()
   FROM due
  WHERE r.id = due.id AND (due.nth = 1 OR due.is_over)
-RETURNING r.id, r.thread_id, r.queue
+RETURNING r.id AS run_id, r.thread_id, r.queue
 """
 
 _COUNT = """
@@ -255,7 +254,7 @@ async def postpone(connection: Connection, detail: HoldDetail, *, pause_s: float
 async def release(connection: Connection, provider: str, model: str | None, *, limit: int) -> list[Doorbell]:
     """Release runs that are held by a provider, for one model or for none in particular; return their doorbells."""
     rows = await connection.fetch(_RELEASE, provider=provider, model=model, limit=limit)
-    return _bells(rows)
+    return [Doorbell(**row) for row in rows]
 
 
 async def hasten(connection: Connection, name: str | None) -> None:
@@ -284,17 +283,13 @@ async def release_due(
         probe=timedelta(seconds=probe_s),
         all_now=all_now,
     )
-    return _bells(rows)
+    return [Doorbell(**row) for row in rows]
 
 
 async def count_held(connection: Connection, tenant_id: str | None) -> list[HeldRuns]:
     """Return how many runs are held by which outage, of one tenant or of all; most first."""
     rows = await connection.fetch(_COUNT, tenant_id=tenant_id)
     return [HeldRuns(**row, advice=advice_for(row["outage"])) for row in rows]
-
-
-def _bells(rows: Sequence[Row]) -> list[Doorbell]:
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
 
 
 def _interval(seconds: float | None) -> timedelta | None:

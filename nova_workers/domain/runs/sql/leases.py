@@ -62,7 +62,7 @@ WITH thread AS (
 ), freed AS (
     UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
 )
-SELECT id, thread_id, queue FROM back
+SELECT id AS run_id, thread_id, queue FROM back
 """
 
 
@@ -93,7 +93,7 @@ UPDATE runs r
    SET rang_at = now()
   FROM due
  WHERE r.id = due.id
-RETURNING r.id, r.thread_id, r.queue
+RETURNING r.id AS run_id, r.thread_id, r.queue
 """
 
 
@@ -125,7 +125,7 @@ async def is_held(connection: Connection, run_id: str, fence: int) -> bool:
 async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbell]:
     """Requeue runs whose lease expired, in front of their thread's queue, and return their doorbells."""
     rows = await connection.fetch(_RECOVER, limit=limit)
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]
 
 
 async def take_overdue_doorbells(
@@ -133,4 +133,4 @@ async def take_overdue_doorbells(
 ) -> list[Doorbell]:
     """Return queued runs without a recent doorbell, and record one for each."""
     rows = await connection.fetch(_OVERDUE, older_than=timedelta(seconds=older_than_s), limit=limit, queue=queue)
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]

@@ -82,7 +82,7 @@ WITH wanted AS MATERIALIZED (
 ), done AS (
     DELETE FROM effects e USING back b WHERE e.run_id = b.id
 )
-SELECT id, thread_id, queue FROM back
+SELECT id AS run_id, thread_id, queue FROM back
 """
 
 
@@ -99,7 +99,7 @@ async def why_not_retried(connection: Connection, tenant_id: str, run_id: str) -
 async def retry_failed(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[Doorbell]:
     """Queue those of the runs again that may be, and return their doorbells."""
     rows = await connection.fetch(_RETRY, tenant_id=tenant_id, run_ids=list(run_ids))
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]
 
 
 async def find_failed(

@@ -88,7 +88,7 @@ async def recover_runs_of(connection: Connection, worker_ids: Sequence[str], *, 
     rows = await connection.fetch(_RECOVER, worker_ids=list(worker_ids), limit=limit)
     if len(rows) < limit:
         await connection.execute(_FORGET_LOST, worker_ids=list(worker_ids))
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    return [Doorbell(**row) for row in rows]
 
 
 async def forget_worker(connection: Connection, worker_id: str) -> None:

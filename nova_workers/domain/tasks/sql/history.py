@@ -26,7 +26,8 @@ SELECT :change_id, :tenant_id, :task_id, revision, :actor, :run_id, :kind, :deta
 """
 
 _LIST = """
-SELECT * FROM task_changes
+SELECT id, task_id, revision, actor, run_id, kind, details, created_at
+  FROM task_changes
  WHERE tenant_id = :tenant_id AND task_id = :task_id AND (:before::int IS NULL OR revision < :before)
  ORDER BY revision DESC
  LIMIT :limit

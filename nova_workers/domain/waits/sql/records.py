@@ -145,7 +145,7 @@ WITH asked AS (
     UPDATE tool_calls c SET spawned_run_id = :run_id
       FROM asked WHERE c.turn_id = asked.turn_id AND c.call_id = asked.tool_call_id
 )
-SELECT id, thread_id, queue FROM child
+SELECT id AS run_id, thread_id, queue FROM child
 """
 
 
@@ -292,7 +292,7 @@ async def escalate(connection: Connection, wait: Wait, agent_id: str, message: s
         content=content,
         max_depth=MAX_DELEGATION_DEPTH,
     )
-    return None if row is None else Doorbell(row["id"], row["thread_id"], row["queue"])
+    return None if row is None else Doorbell(**row)
 
 
 def _child_end(row: Row) -> tuple[str, str]:
