@@ -62,10 +62,8 @@ def report(out: Output, findings: Sequence[Finding]) -> None:
         typer.Exit: With 1, if something fails.
     """
     good = all(finding.state != "fail" for finding in findings)
-    if out.json:
-        out.document({"ok": good, "findings": [asdict(finding) for finding in findings]})
-    else:
-        _show(out, findings)
+    document = {"ok": good, "findings": [asdict(finding) for finding in findings]}
+    out.write(document, lambda out, _: _show(out, findings))
     if not good:
         raise typer.Exit(1)
 

@@ -9,7 +9,7 @@ from nova_workers.base.vocabulary import ENDED_RUNS, PauseScope, RestReason
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import group
 from nova_workers.cli.terminal.chart import bar
-from nova_workers.cli.terminal.output import Heading, age, short, stamp
+from nova_workers.cli.terminal.output import Heading, Output, age, short, stamp
 from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
 
 app = group("See depth and workers; pause and resume.")
@@ -41,7 +41,7 @@ ScopeOption = Annotated[
 @remote(app, "status")
 async def status(session: Session) -> None:
     """Show runs, queues, workers and pauses."""
-    _show(session, await session.client.fleet.view())
+    session.out.write(await session.client.fleet.view(), _show)
 
 
 @remote(app, "pause")
@@ -52,7 +52,7 @@ async def pause(
     reason: Annotated[str | None, typer.Option(help="Why; shown for waiting runs.")] = None,
 ) -> None:
     """Start no new runs. Running ones continue, queued ones stay queued."""
-    _show(session, await session.client.fleet.pause(_which(agent, scope, reason)))
+    session.out.write(await session.client.fleet.pause(_which(agent, scope, reason)), _show)
 
 
 @remote(app, "resume")
@@ -63,7 +63,7 @@ async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption
     after = await session.client.fleet.resume(which)
     if not session.out.json and _pauses(after, which) >= _pauses(before, which):
         session.out.note(f"{_about(which.scope, which.agent_id)} was not paused", "yellow")
-    _show(session, after)
+    session.out.write(after, _show)
 
 
 @remote(app, "providers")
@@ -78,14 +78,10 @@ async def providers(
     if name is not None and not clear:
         raise typer.BadParameter("A name goes with --clear.", param_hint="NAME")
     calls = session.client.fleet
-    _show_providers(session, await (calls.clear_providers(name) if clear else calls.providers()))
+    session.out.write(await (calls.clear_providers(name) if clear else calls.providers()), _show_providers)
 
 
-def _show_providers(session: Session, view: ProvidersView) -> None:
-    out = session.out
-    if out.json:
-        out.document(view)
-        return
+def _show_providers(out: Output, view: ProvidersView) -> None:
     if isinstance(view, ProvidersCleared):
         out.note(f"{view.cleared} cleared" if view.cleared else "nothing to clear")
     if not view.redis_answers:
@@ -125,11 +121,7 @@ def _about(scope: str, agent_id: str | None) -> str:
     return f"agent {agent_id}" if scope == "agent" else "everything" if scope == "fleet" else "this tenant"
 
 
-def _show(session: Session, view: FleetView) -> None:
-    out = session.out
-    if out.json:
-        out.document(view)
-        return
+def _show(out: Output, view: FleetView) -> None:
     out.facts((f"{name} in the last hour" if name in ENDED_RUNS else name, count) for name, count in view.runs.items())
     if view.queues:
         deepest = max(queue.queued for queue in view.queues)

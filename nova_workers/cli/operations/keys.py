@@ -79,9 +79,8 @@ async def create(
     if days is not None:
         given["expires_at"] = datetime.now(UTC) + timedelta(days=days)
     made = await session.client.keys.create(build(KeyCreate, given))
-    session.out.done(made, made.key)
-    if not session.out.json:
-        session.out.note(f"{made.id} with {', '.join(made.scopes)}. Keep it now: it is not shown again.", "yellow")
+    about = f"{made.id} with {', '.join(made.scopes)}. Keep it now: it is not shown again."
+    session.out.done(made, made.key, about=about, style="yellow")
 
 
 deletion(

@@ -7,9 +7,9 @@ import typer
 
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import group
-from nova_workers.cli.terminal.output import Facts, money, stamp
+from nova_workers.cli.terminal.output import Facts, Output, money, stamp
 from nova_workers.contracts.agents import Ceilings
-from nova_workers.contracts.http.overview.budgets import BudgetView
+from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
 app = group("See and change a tenant's settings.")
@@ -55,12 +55,12 @@ async def change(
 @remote(app, "budgets")
 async def budgets(session: Session) -> None:
     """Show today's budgets, what was spent, and when the next day begins."""
-    view = await session.client.tenants.budgets()
-    if session.out.json:
-        session.out.document(view)
-        return
-    session.out.table(("whose", "id", "most a day", "spent", "left"), [_row(each) for each in view.items])
-    session.out.note(f"The next day begins at {stamp(view.resets_at, zone=view.timezone)} ({view.timezone}).")
+    session.out.write(await session.client.tenants.budgets(), _show_budgets)
+
+
+def _show_budgets(out: Output, view: BudgetsView) -> None:
+    out.table(("whose", "id", "most a day", "spent", "left"), [_row(each) for each in view.items])
+    out.note(f"The next day begins at {stamp(view.resets_at, zone=view.timezone)} ({view.timezone}).")
 
 
 def _row(budget: BudgetView) -> tuple[str, ...]:

@@ -29,12 +29,9 @@ async def create(
     """Create a tenant with the default agents, and print its first key, which is shown only once."""
     body = build(TenantCreate, {"name": name, "id": tenant_id, "timezone": timezone})
     made = await session.client.tenants.create(body)
-    session.out.done(made, made.key.key)
-    if not session.out.json:
-        scopes = ", ".join(made.key.scopes)
-        session.out.note(
-            f"The first key of tenant {made.id}, with {scopes}. Keep it now: it is not shown again.", "yellow"
-        )
+    scopes = ", ".join(made.key.scopes)
+    about = f"The first key of tenant {made.id}, with {scopes}. Keep it now: it is not shown again."
+    session.out.done(made, made.key.key, about=about, style="yellow")
 
 
 listing(

@@ -1,5 +1,6 @@
 """`nova orchestrations config`: check, show and replace the configuration of orchestrations."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +11,12 @@ from nova_workers.cli.command import Session, remote
 from nova_workers.cli.resources import group, listing
 from nova_workers.cli.terminal.output import Facts, JsonOption, Output, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.cli.terminal.text_input import read_text
-from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigPut
+from nova_workers.cli.terminal.text_input import read_file
+from nova_workers.contracts.http.orchestration_config import (
+    OrchestrationConfigInfo,
+    OrchestrationConfigPut,
+    OrchestrationConfigView,
+)
 from nova_workers.domain.orchestrations.rules.config.parsing import MODELS_FILE, parse_config
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
@@ -42,14 +47,7 @@ async def show(session: Session, version: VersionOption = None, models: ModelsOp
     """Print the stored configuration, as a file that `set` takes."""
     configs = session.client.orchestration_config
     view = await configs.get() if version is None else await configs.version(version)
-    if session.out.json:
-        session.out.document(view)
-        return
-    text = view.models_text if models else view.text
-    if text:
-        session.out.text(text.rstrip("\n"))
-    about = f"by {view.created_by}, {stamp(view.created_at)}" if view.version else "nothing stored: the defaults apply"
-    session.out.note(f"version {view.version}, {about}")
+    session.out.write(view, partial(_show, models=models))
 
 
 @remote(app, "set")
@@ -84,13 +82,21 @@ listing(
 )
 
 
+def _show(out: Output, view: OrchestrationConfigView, *, models: bool) -> None:
+    text = view.models_text if models else view.text
+    if text:
+        out.text(text.rstrip("\n"))
+    about = f"by {view.created_by}, {stamp(view.created_at)}" if view.version else "nothing stored: the defaults apply"
+    out.note(f"version {view.version}, {about}")
+
+
 def _read(file: str) -> tuple[str, str | None]:
     """Return a file's text and that of the ``models.yaml`` beside it, if there is one."""
     if file == _STDIN:
-        return read_text(_STDIN), None
+        return read_file(file), None
     beside = Path(file).parent / MODELS_FILE
     has_beside = beside.is_file() and Path(file).name != MODELS_FILE
-    return read_text(f"@{file}"), read_text(f"@{beside}") if has_beside else None
+    return read_file(file), read_file(str(beside)) if has_beside else None
 
 
 def _parse(file: str, text: str, models_text: str) -> OrchestrationConfig:

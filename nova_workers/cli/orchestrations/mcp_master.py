@@ -21,7 +21,7 @@ from mcp.types import (
 from nova_workers.base.errors import NovaError
 from nova_workers.base.release import release
 from nova_workers.base.stopping import stop_tasks
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.cli.orchestrations.local_tools import ASK_USER, LOCAL_TOOLS, RUN_BASH, ask_user, run_bash
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
@@ -57,15 +57,15 @@ async def mcp_master(
     --orchestration, completed or killed, or until no call came for the configured time. Messages for people go to
     stderr.
     """
-    given = {
-        "task": task or f"Led from {socket.gethostname()}:{Path.cwd()}",
-        "master": "external",
-        "agent_id": agent,
-        "token_budget": token_budget,
-        "cost_budget_usd": cost_budget,
-        "time_budget_s": time_budget,
-    }
-    wanted = build(OrchestrationCreate, {name: value for name, value in given.items() if value is not None})
+    options = given(
+        task=task or f"Led from {socket.gethostname()}:{Path.cwd()}",
+        master="external",
+        agent_id=agent,
+        token_budget=token_budget,
+        cost_budget_usd=cost_budget,
+        time_budget_s=time_budget,
+    )
+    wanted = build(OrchestrationCreate, options)
     master = ExternalMaster(session.client.orchestrations, wanted)
     if orchestration is not None:
         await master.take_up(orchestration)

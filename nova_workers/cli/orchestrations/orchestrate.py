@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.vocabulary import RunQueue
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.orchestrations.watching import watch
 from nova_workers.cli.talk.send import parse_metadata, read_message
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
@@ -33,23 +33,19 @@ async def orchestrate(
     A terminal shows the tree; a pipe gets a line per event on stderr. The summary goes to stdout. Ctrl-C detaches; a
     second one within two seconds kills the orchestration.
     """
-    given = {
-        "task": read_message(task),
-        "agent_id": agent,
-        "model": model,
-        "cwd": cwd,
-        "token_budget": token_budget,
-        "cost_budget_usd": cost_budget,
-        "time_budget_s": time_budget,
-        "queue": queue,
-        "metadata": parse_metadata(metadata or []) or None,
-    }
-    body = build(OrchestrationCreate, {name: value for name, value in given.items() if value is not None})
+    options = given(
+        task=read_message(task),
+        agent_id=agent,
+        model=model,
+        cwd=cwd,
+        token_budget=token_budget,
+        cost_budget_usd=cost_budget,
+        time_budget_s=time_budget,
+        queue=queue,
+        metadata=parse_metadata(metadata or []) or None,
+    )
+    body = build(OrchestrationCreate, options)
     view = await session.client.orchestrations.start(body, idempotency_key=idempotency_key)
     if not detach:
         raise typer.Exit(await watch(session, view.id))
-    if session.out.json:
-        session.out.document(view)
-        return
-    session.out.text(view.id)
-    session.out.note(f"follow it with `nova orchestrations tree {view.id} --follow`")
+    session.out.done(view, view.id, about=f"follow it with `nova orchestrations tree {view.id} --follow`")

@@ -8,7 +8,7 @@ from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.cli.orchestrations.watching import watch
 from nova_workers.cli.resources import Argument, Filter, action, group, listing
-from nova_workers.cli.terminal.output import Facts, money, short
+from nova_workers.cli.terminal.output import Facts, Output, money, short
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.http.orchestrations import (
     AgentKill,
@@ -16,6 +16,7 @@ from nova_workers.contracts.http.orchestrations import (
     MasterComplete,
     OrchestrationContinue,
     OrchestrationMessageView,
+    OrchestrationTree,
     OrchestrationView,
 )
 
@@ -78,13 +79,13 @@ async def tree(session: Session, orchestration: IdArgument, follow: FollowOption
     """Draw all agents of an orchestration: role, state, model, cost, progress, and who waits for whom."""
     if follow:
         raise typer.Exit(await watch(session, orchestration))
-    found = await session.client.orchestrations.tree(orchestration)
-    if session.out.json:
-        session.out.document(found)
-        return
+    session.out.write(await session.client.orchestrations.tree(orchestration), _draw)
+
+
+def _draw(out: Output, found: OrchestrationTree) -> None:
     view = TreeView()
     view.seed(found)
-    session.out.render(view.render(live=False))
+    out.render(view.render(live=False))
 
 
 @remote(app, "messages")

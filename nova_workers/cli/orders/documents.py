@@ -5,9 +5,7 @@ from typing import Any
 import yaml
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.terminal.text_input import read_text
-
-_STDIN = "-"
+from nova_workers.cli.terminal.text_input import read_file
 
 
 def read_document(file: str) -> dict[str, Any]:
@@ -16,7 +14,7 @@ def read_document(file: str) -> dict[str, Any]:
     Raises:
         InvalidInput: It cannot be read, or contains something else.
     """
-    text = read_text(_STDIN) if file == _STDIN else read_text(f"@{file}")
+    text = read_file(file)
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:

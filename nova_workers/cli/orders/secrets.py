@@ -22,11 +22,8 @@ async def create(
 ) -> None:
     """Make the tenant's newest secret. It is shown once; callers derive the keys of their orders with it."""
     made = await session.client.work_order_secrets.create(OrderSecretCreate(previous_valid_hours=previous_valid_hours))
-    session.out.done(made, made.secret)
-    if not session.out.json:
-        session.out.note(
-            f"{made.id}: not shown again. Callers, and `nova orders submit`, get it as IDEMPOTENCY_SECRET."
-        )
+    about = f"{made.id}: not shown again. Callers, and `nova orders submit`, get it as IDEMPOTENCY_SECRET."
+    session.out.done(made, made.secret, about=about)
 
 
 _ROWS = Rows[OrderSecretView](

@@ -12,8 +12,9 @@ from nova_workers.base.vocabulary import OrderState, ReviewVerdict
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.orders.documents import read_document
 from nova_workers.cli.resources import Filter, listing
+from nova_workers.cli.terminal.output import Output
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -42,7 +43,7 @@ async def submit(
 @remote(app, "show")
 async def show(session: Session, trace: TraceArgument, internal: InternalOption = False) -> None:
     """Print the result of an order, or its present state."""
-    _print(session, await session.client.work_orders.get(trace, internal=internal))
+    session.out.write(await session.client.work_orders.get(trace, internal=internal), _show)
 
 
 @remote(app, "wait")
@@ -54,7 +55,7 @@ async def wait(session: Session, trace: TraceArgument) -> None:
 @remote(app, "cancel")
 async def cancel(session: Session, trace: TraceArgument) -> None:
     """Cancel an order that runs or is in review. Equal orders that wait for it are canceled, too."""
-    _print(session, await session.client.work_orders.cancel(trace))
+    session.out.write(await session.client.work_orders.cancel(trace), _show)
 
 
 listing(
@@ -78,14 +79,7 @@ listing(
 @remote(app, "trail")
 async def trail(session: Session, trace: TraceArgument, internal: InternalOption = False) -> None:
     """Print what happened to an order, oldest first. Empty if the order did not ask for a trail."""
-    view = await session.client.work_orders.trail(trace, internal=internal)
-    if session.out.json:
-        session.out.document(view)
-    elif not view.items:
-        session.out.note("No trail.")
-    else:
-        rows = [(entry.created_at, entry.event, orjson.dumps(entry.data).decode()) for entry in view.items]
-        session.out.table(("at", "event", ("data", "fold")), rows)
+    session.out.write(await session.client.work_orders.trail(trace, internal=internal), _show_trail)
 
 
 @remote(app, "review")
@@ -97,11 +91,12 @@ async def review(
 ) -> None:
     """Decide on an order in review, and print its result."""
     document = None if payload is None else read_document(payload)
-    _print(session, await session.client.work_orders.review(trace, OrderReview(verdict=verdict, payload=document)))
+    decision = OrderReview(verdict=verdict, payload=document)
+    session.out.write(await session.client.work_orders.review(trace, decision), _show)
 
 
 def _end(session: Session, result: AiWorkResultV1) -> None:
-    _print(session, result)
+    session.out.write(result, _show)
     if result.status == "failed":
         raise typer.Exit(1)
 
@@ -122,22 +117,27 @@ def _order(document: dict[str, Any], secret: str | None) -> AiWorkOrderV1:
     return order.model_copy(update={"idempotency": key})
 
 
-def _print(session: Session, result: AiWorkResultV1) -> None:
-    if session.out.json:
-        session.out.document(result)
+def _show_trail(out: Output, view: WorkOrderTrailView) -> None:
+    if not view.items:
+        out.note("No trail.")
         return
+    rows = [(entry.created_at, entry.event, orjson.dumps(entry.data).decode()) for entry in view.items]
+    out.table(("at", "event", ("data", "fold")), rows)
+
+
+def _show(out: Output, result: AiWorkResultV1) -> None:
     needs = ", needs a person" if result.needs_human else ""
-    session.out.facts([("order", result.trace_id), ("state", f"{result.status}: {result.stop_reason}{needs}")])
+    out.facts([("order", result.trace_id), ("state", f"{result.status}: {result.stop_reason}{needs}")])
     extensions = result.extensions
     for artifact in result.artifacts:
-        session.out.text(orjson.dumps(artifact.to_wire(), option=orjson.OPT_INDENT_2).decode())
+        out.text(orjson.dumps(artifact.to_wire(), option=orjson.OPT_INDENT_2).decode())
     if extensions is None:
         return
     for alternative in extensions.alternatives or []:
-        session.out.text(f"or {orjson.dumps(alternative.to_wire(), option=orjson.OPT_INDENT_2).decode()}")
+        out.text(f"or {orjson.dumps(alternative.to_wire(), option=orjson.OPT_INDENT_2).decode()}")
     for problem in extensions.problems or []:
-        session.out.note(f"{problem.path or 'the order'}: {problem.rule}", "red")
+        out.note(f"{problem.path or 'the order'}: {problem.rule}", "red")
     if extensions.message:
-        session.out.note(extensions.message)
+        out.note(extensions.message)
     if extensions.waiting is not None:
-        session.out.note(extensions.waiting.line, "yellow")
+        out.note(extensions.waiting.line, "yellow")

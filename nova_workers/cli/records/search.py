@@ -7,7 +7,7 @@ import typer
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Output, stamp
-from nova_workers.contracts.http.history import MAX_HITS, SearchHit
+from nova_workers.contracts.http.history import MAX_HITS, SearchResult
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -31,21 +31,18 @@ async def search(
     found = await session.client.history.search(
         " ".join(query), agent_id=agent, since=_local(since), until=_local(until), limit=limit
     )
-    if session.out.json:
-        session.out.document(found)
-        return
-    if not found.items:
-        session.out.note("Nothing was found. Conversations are searchable seconds after a run ended.")
-    for hit in found.items:
-        _show(session.out, hit)
+    session.out.write(found, _show)
 
 
 def _local(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.astimezone()
 
 
-def _show(out: Output, hit: SearchHit) -> None:
-    who = hit.agent_id if hit.role == "assistant" else "user"
-    out.text(f"{stamp(hit.said_at)} · {who} · {hit.thread_title or 'Untitled'} · {hit.thread_id}", "bold")
-    out.text(hit.excerpt)
-    out.text()
+def _show(out: Output, found: SearchResult) -> None:
+    if not found.items:
+        out.note("Nothing was found. Conversations are searchable seconds after a run ended.")
+    for hit in found.items:
+        who = hit.agent_id if hit.role == "assistant" else "user"
+        out.text(f"{stamp(hit.said_at)} · {who} · {hit.thread_title or 'Untitled'} · {hit.thread_id}", "bold")
+        out.text(hit.excerpt)
+        out.text()

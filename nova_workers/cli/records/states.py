@@ -62,8 +62,5 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _show(session: Session, found: ThreadStateView) -> None:
-    if session.out.json:
-        session.out.document(found)
-        return
-    session.out.text(json.dumps(found.state, ensure_ascii=False, indent=2))
-    session.out.note(f"version {found.version}")
+    document = json.dumps(found.state, ensure_ascii=False, indent=2)
+    session.out.done(found, document, about=f"version {found.version}")

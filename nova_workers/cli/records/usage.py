@@ -29,11 +29,7 @@ async def usage(
 
     The bars are of cost, or of tokens where nothing has a known cost.
     """
-    report = await session.client.usage.report(by, days=days)
-    if session.out.json:
-        session.out.document(report)
-        return
-    show_report(session.out, report)
+    session.out.write(await session.client.usage.report(by, days=days), show_report)
 
 
 def show_report(out: Output, report: UsageReport) -> None:

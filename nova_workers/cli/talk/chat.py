@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.errors import InvalidInput, NovaError
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.talk.answers import read_answer
 from nova_workers.cli.talk.chat_input import COMMANDS, message_of, messages, typed_lines
 from nova_workers.cli.talk.follow import follow, on_interrupt, why_it_waits
@@ -164,11 +164,6 @@ class _Talk:
         await self._session.client.runs.answer(self._run_id, answer)
 
     def _message(self, text: str, on_busy: str) -> StatelessRunCreate:
-        given = {
-            "message": text,
-            "thread_id": self.thread,
-            "agent_id": None if self.thread else self._agent,
-            "on_busy": on_busy,
-            "model": self._model,
-        }
-        return build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
+        agent = None if self.thread else self._agent
+        message = given(message=text, thread_id=self.thread, agent_id=agent, on_busy=on_busy, model=self._model)
+        return build(StatelessRunCreate, message)

@@ -11,7 +11,7 @@ import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.vocabulary import ENDED_RUNS
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.talk.client_tools import LocalTools, read_tools
 from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
@@ -71,26 +71,26 @@ async def send(
     started_s = time.monotonic()
     view = LiveView(session.out, reasoning=reasoning)
     own_tools = () if tools is None else read_tools(tools)
-    given = {
-        "message": read_message(message),
-        "thread_id": thread,
-        "agent_id": agent if thread else agent or "nova",
-        "on_busy": on_busy,
-        "model": model,
-        "max_turns": max_turns,
-        "queue": queue,
-        "priority": priority,
-        "start_at": at,
-        "ephemeral": ephemeral or None,
-        "metadata": parse_metadata(metadata or []),
-        "client_tools": [tool.model_dump(exclude={"command"}, exclude_unset=True) for tool in own_tools] or None,
-        "instructions": instructions,
-        "temperature": temperature,
-        "max_output_tokens": max_output_tokens,
-        "output_schema": None if schema is None else _read_schema(schema),
-        "tool_choice": _tool_choice(tool_choice),
-    }
-    body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})
+    fields = given(
+        message=read_message(message),
+        thread_id=thread,
+        agent_id=agent if thread else agent or "nova",
+        on_busy=on_busy,
+        model=model,
+        max_turns=max_turns,
+        queue=queue,
+        priority=priority,
+        start_at=at,
+        ephemeral=ephemeral or None,
+        metadata=parse_metadata(metadata or []),
+        client_tools=[tool.model_dump(exclude={"command"}, exclude_unset=True) for tool in own_tools] or None,
+        instructions=instructions,
+        temperature=temperature,
+        max_output_tokens=max_output_tokens,
+        output_schema=None if schema is None else _read_schema(schema),
+        tool_choice=_tool_choice(tool_choice),
+    )
+    body = build(StatelessRunCreate, fields)
     if wait is False or (at is not None and wait is None):
         _show_accepted(session, await session.client.runs.create(body, idempotency_key=idempotency_key))
         return

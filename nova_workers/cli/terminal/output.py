@@ -28,7 +28,7 @@ Shown = str | int | datetime | None
 Facts = Iterable[tuple[str, Shown]]
 """Names and values of a thing; those without a value are left out."""
 
-M = TypeVar("M", bound=BaseModel | Mapping[str, Any])
+V = TypeVar("V", bound=BaseModel | Mapping[str, Any] | Sequence[Any])
 
 _DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
 """Ends of lines, and marks that show the text after them in another order."""
@@ -122,19 +122,32 @@ class Output:
         """Write a line about the answer, to stderr."""
         self._notes.print(Text(printable(text), style=style))
 
-    def record(self, value: M, facts: Callable[[M], Facts]) -> None:
-        """Write a thing: its facts, or the whole as one JSON document."""
+    def write(self, value: V, show: Callable[["Output", V], None]) -> None:
+        """Write the result of a command: as one JSON document, or by what shows it to people."""
         if self.json:
             self.document(value)
         else:
-            self.facts(facts(value))
+            show(self, value)
 
-    def done(self, value: BaseModel | Mapping[str, Any], sentence: str, style: str = "") -> None:
-        """Write what a command did: a sentence, or the value as one JSON document."""
+    def record(self, value: V, facts: Callable[[V], Facts]) -> None:
+        """Write a thing: its facts, or the whole as one JSON document."""
+        self.write(value, lambda out, thing: out.facts(facts(thing)))
+
+    def done(self, value: BaseModel | Mapping[str, Any], sentence: str, *, about: str = "", style: str = "dim") -> None:
+        """Write what a command did: a sentence, or the value as one JSON document.
+
+        Args:
+            value: The result.
+            sentence: What people read.
+            about: A note to it.
+            style: Of the note.
+        """
         if self.json:
             self.document(value)
-        else:
-            self.text(sentence, style)
+            return
+        self.text(sentence)
+        if about:
+            self.note(about, style)
 
     def table(self, columns: Sequence[Heading], rows: Iterable[Sequence[Shown]]) -> None:
         """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what fits."""

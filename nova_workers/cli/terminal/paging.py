@@ -53,11 +53,12 @@ def show_page(out: Output, page: Page[M], rows: Rows[M], *, nothing: str | None 
         rows: Its columns.
         nothing: What is said of no items, in place of what the rows say.
     """
-    if out.json:
-        out.document(page)
-        return
+    out.write(page, lambda out, page: _show(out, page, rows, rows.nothing if nothing is None else nothing))
+
+
+def _show(out: Output, page: Page[M], rows: Rows[M], nothing: str) -> None:
     if not page.items:
-        out.note(rows.nothing if nothing is None else nothing)
+        out.note(nothing)
         return
     out.table(
         [column.heading for column in rows.columns],

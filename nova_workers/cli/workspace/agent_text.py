@@ -2,15 +2,14 @@
 
 import difflib
 import json
-import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.terminal.output import Facts, age, stamp
+from nova_workers.cli.terminal.text_input import read_file
 from nova_workers.contracts.agents import AgentSpec, ApprovalRule, CapabilityGrant, SubagentSpec
 from nova_workers.contracts.http.wire import AgentView
 
@@ -108,7 +107,7 @@ def read_spec(file: str) -> dict[str, Any]:
         InvalidInput: It cannot be read, or is not an agent configuration.
     """
     source = "stdin" if file == "-" else file
-    text = sys.stdin.read() if file == "-" else _read_file(file)
+    text = read_file(file)
     spec = parse_object(text, source) if text.lstrip().startswith(("{", "[")) else _parse_yaml(text, source)
     if isinstance(spec.get("spec"), dict) and "id" in spec:
         return {"id": spec["id"], **spec["spec"]}
@@ -130,11 +129,6 @@ def parse_object(text: str, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput(f"{source} is not a JSON object: {text[:60]!r}")
     return value
-
-
-def text_or_file(value: str | None) -> str | None:
-    """Return the value of an option, or the content of the file if it begins with @."""
-    return _read_file(value[1:]) if value and value.startswith("@") else value
 
 
 def regranted(
@@ -189,13 +183,6 @@ def _parse_yaml(text: str, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput(f"{source} holds no configuration, but {text[:60]!r}")
     return {str(key): item for key, item in value.items()}
-
-
-def _read_file(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path!r} cannot be read: {error}") from error
 
 
 def _version_label(agent: AgentView) -> str:

@@ -7,9 +7,9 @@ import typer
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import deletion, group, listing
-from nova_workers.cli.terminal.output import short, stamp
+from nova_workers.cli.terminal.output import Output, short, stamp
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
-from nova_workers.cli.terminal.text_input import blame_file
+from nova_workers.cli.terminal.text_input import blame_file, read_option
 from nova_workers.cli.workspace.agent_text import (
     agent_facts,
     agent_yaml,
@@ -18,9 +18,8 @@ from nova_workers.cli.workspace.agent_text import (
     parse_object,
     read_spec,
     regranted,
-    text_or_file,
 )
-from nova_workers.contracts.http.agents import AgentRename
+from nova_workers.contracts.http.agents import AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 app = group("List, make and change agents.")
@@ -33,11 +32,11 @@ FileOption = Annotated[
 ]
 NameOption = Annotated[str | None, typer.Option(help="What people call it.")]
 DescriptionOption = Annotated[str | None, typer.Option(help="What it is for.")]
-IdentityOption = Annotated[str | None, typer.Option(help="Who it is; @FILE reads a file.")]
-InstructionsOption = Annotated[str | None, typer.Option(help="How it works; @FILE reads a file.")]
+IdentityOption = Annotated[str | None, typer.Option(help="Who it is; @FILE reads a file, - reads stdin.")]
+InstructionsOption = Annotated[str | None, typer.Option(help="How it works; @FILE reads a file, - reads stdin.")]
 ModelOption = Annotated[str | None, typer.Option(help="A model or an alias.")]
 EngineOption = Annotated[str | None, typer.Option(help="The engine that runs it.")]
-EngineConfigOption = Annotated[str | None, typer.Option(help="JSON for the engine; @FILE reads a file.")]
+EngineConfigOption = Annotated[str | None, typer.Option(help="JSON for the engine; @FILE reads a file, - reads stdin.")]
 TrustOption = Annotated[str | None, typer.Option(help="sandbox, controlled or unrestricted.")]
 CapabilityOption = Annotated[
     list[str] | None,
@@ -183,18 +182,19 @@ async def rename(
 ) -> None:
     """Give an agent another id, with all that it has. The former id then names the new one."""
     view = await session.client.agents.rename(agent, build(AgentRename, {"to": to}).to, if_version=if_version)
-    if session.out.json:
-        session.out.document(view)
-        return
+    session.out.write(view, _show_rename)
+
+
+def _show_rename(out: Output, view: AgentRenameView) -> None:
     if view.state == "done":
-        session.out.text(f"renamed {view.former_id} to {view.id}")
+        out.text(f"renamed {view.former_id} to {view.id}")
     else:
-        session.out.text(
+        out.text(
             f"renaming {view.former_id} to {view.id}: {view.threads_left} threads left. Its runs start when that is "
             "done; repeat the command to see how far it is."
         )
     for setting in view.settings:
-        session.out.note(f"{setting} names {view.former_id}: name {view.id} there and restart the workers", "yellow")
+        out.note(f"{setting} names {view.former_id}: name {view.id} there and restart the workers", "yellow")
 
 
 @remote(app, "versions", hidden=True)
@@ -232,13 +232,14 @@ async def diff(
     old = await agents.version(agent, before)
     new = await agents.get(agent) if after is None else await agents.version(agent, after)
     lines = diff_lines(old, new)
-    if session.out.json:
-        session.out.document({"id": agent, "from": old.version, "to": new.version, "diff": lines})
-        return
-    if not lines:
-        session.out.note(f"Versions {old.version} and {new.version} of {agent} are the same.")
-    for line in lines:
-        session.out.text(line, _DIFF_STYLES.get(line[:1], ""))
+
+    def show_lines(out: Output, _: object) -> None:
+        if not lines:
+            out.note(f"Versions {old.version} and {new.version} of {agent} are the same.")
+        for line in lines:
+            out.text(line, _DIFF_STYLES.get(line[:1], ""))
+
+    session.out.write({"id": agent, "from": old.version, "to": new.version, "diff": lines}, show_lines)
 
 
 @remote(app, "rollback")
@@ -266,12 +267,12 @@ def _given(
     trust: str | None,
     max_turns: int | None,
 ) -> dict[str, Any]:
-    config = text_or_file(engine_config)
+    config = read_option(engine_config)
     return given(
         name=name,
         description=description,
-        identity=text_or_file(identity),
-        instructions=text_or_file(instructions),
+        identity=read_option(identity),
+        instructions=read_option(instructions),
         model=model,
         engine=engine,
         engine_config=None if config is None else parse_object(config, "--engine-config"),

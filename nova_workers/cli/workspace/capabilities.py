@@ -7,7 +7,7 @@ import typer
 
 from nova_workers.base.errors import missing
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import short
+from nova_workers.cli.terminal.output import Output, short
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -18,24 +18,19 @@ async def capabilities(
     name: Annotated[str | None, typer.Argument(help="Only this one, with what its tools do.")] = None,
 ) -> None:
     """List the capabilities and their tools. `nova agents edit AGENT --capability NAME` grants one."""
-    out = session.out
     found = await session.client.capabilities()
-    if name is not None:
-        one = next((each for each in found if each["name"] == name), None)
-        if one is None:
-            raise missing("capability", name, "`nova capabilities` lists them.")
-        if out.json:
-            out.document(one)
-        else:
-            _show(session, one)
-    elif out.json:
-        out.document(found)
-    else:
-        out.table(("name", ("what for", "fold"), ("tools", "fold")), [_row(each) for each in found])
+    if name is None:
+        session.out.write(found, _show_all)
+        return
+    one = next((each for each in found if each["name"] == name), None)
+    if one is None:
+        raise missing("capability", name, "`nova capabilities` lists them.")
+    session.out.write(one, _show)
 
 
-def _row(capability: dict[str, Any]) -> tuple[str, ...]:
-    return (capability["name"], short(capability["description"], 200), ", ".join(_tools(capability)))
+def _show_all(out: Output, found: list[dict[str, Any]]) -> None:
+    rows = [(each["name"], short(each["description"], 200), ", ".join(_tools(each))) for each in found]
+    out.table(("name", ("what for", "fold"), ("tools", "fold")), rows)
 
 
 def _tools(capability: dict[str, Any]) -> list[str]:
@@ -44,9 +39,9 @@ def _tools(capability: dict[str, Any]) -> list[str]:
     return [tool["name"] for tool in capability["tools"]]
 
 
-def _show(session: Session, capability: dict[str, Any]) -> None:
+def _show(out: Output, capability: dict[str, Any]) -> None:
     fields = capability["config_schema"].get("properties", {})
-    session.out.facts(
+    out.facts(
         (
             ("name", capability["name"]),
             ("what for", capability["description"]),
@@ -60,7 +55,7 @@ def _show(session: Session, capability: dict[str, Any]) -> None:
         for tool in capability["tools"]
     ]
     if rows:
-        session.out.table(("tool", ("what it does", "fold"), ("takes", "fold")), rows)
+        out.table(("tool", ("what it does", "fold"), ("takes", "fold")), rows)
 
 
 def _inputs(schema: dict[str, Any]) -> Iterator[str]:

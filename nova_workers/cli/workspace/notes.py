@@ -9,7 +9,7 @@ from nova_workers.cli.resources import Argument, action, deletion, group
 from nova_workers.cli.terminal.markdown import SafeMarkdown
 from nova_workers.cli.terminal.output import Facts, short, stamp
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
-from nova_workers.cli.terminal.text_input import read_text
+from nova_workers.cli.terminal.text_input import read_option, read_text
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
 
 app = group("Read, write, share and delete the documents of agents.")
@@ -108,8 +108,8 @@ async def edit(
     content: ContentOption = None,
 ) -> None:
     """Change a note's title, or its whole content."""
-    text = None if content is None else read_text(content)
-    change = build(NotePatch, changes("--title or --content", title=title, content=text))
+    changed = changes("--title or --content", title=title, content=read_option(content))
+    change = build(NotePatch, changed)
     session.out.record(await session.client.notes.patch(note, change), _facts)
 
 

@@ -74,12 +74,13 @@ async def rotate(session: Session) -> None:
         rotated += result.rotated
         if result.rotated == 0 or result.remaining <= result.unreadable:
             break
-    if session.out.json:
-        session.out.document(result.model_copy(update={"rotated": rotated}))
-        return
-    session.out.text(f"{rotated} rotated to {result.key_id}, {result.remaining} remain")
-    if result.unreadable:
-        session.out.note(f"{result.unreadable} cannot be opened with the API's keys; its log names them.", "red")
+    unreadable = f"{result.unreadable} cannot be opened with the API's keys; its log names them."
+    session.out.done(
+        result.model_copy(update={"rotated": rotated}),
+        f"{rotated} rotated to {result.key_id}, {result.remaining} remain",
+        about=unreadable if result.unreadable else "",
+        style="red",
+    )
 
 
 def _read_value(name: str) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.resources import deletion, group, listing
-from nova_workers.cli.terminal.output import Facts, short
+from nova_workers.cli.terminal.output import Facts, Output, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.skill_directories import read_skill, write_skill
 from nova_workers.contracts.skills import SkillDetail, SkillView
@@ -35,11 +35,7 @@ listing(
 @remote(app, "show")
 async def show(session: Session, skill: SkillArgument) -> None:
     """Show a skill's text, and which files it has."""
-    found = await session.client.skills.get(skill)
-    session.out.record(found, _facts)
-    if not session.out.json:
-        session.out.text()
-        session.out.text(found.skill_md)
+    session.out.write(await session.client.skills.get(skill), _show)
 
 
 @remote(app, "add")
@@ -75,6 +71,12 @@ async def get(
     files = [await session.client.skills.file(skill, file.path) for file in found.files]
     target = await asyncio.to_thread(write_skill, directory, found, files)
     session.out.done({"name": found.name, "directory": str(target)}, f"wrote {target}")
+
+
+def _show(out: Output, skill: SkillDetail) -> None:
+    out.facts(_facts(skill))
+    out.text()
+    out.text(skill.skill_md)
 
 
 def _facts(skill: SkillDetail) -> Facts:

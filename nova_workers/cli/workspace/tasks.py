@@ -11,7 +11,7 @@ from nova_workers.cli.talk.follow import follow, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView
 from nova_workers.cli.terminal.output import Shown, short
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.cli.terminal.text_input import read_text
+from nova_workers.cli.terminal.text_input import read_option
 from nova_workers.cli.workspace.task_text import change_words, show_task
 from nova_workers.contracts.http.tasks import (
     MAX_TASK_ID,
@@ -91,7 +91,7 @@ async def create(
     task = given(
         title=title,
         owner_agent_id=owner,
-        description=_text(description),
+        description=read_option(description),
         steps=[{"title": each} for each in step or ()] or None,
         resources=_resources(url, path) or None,
         status="active" if activate else None,
@@ -109,7 +109,7 @@ async def edit(
 ) -> None:
     """Change a task's title, owner or description."""
     options = "--title, --owner or --description"
-    changed = changes(options, title=title, owner_agent_id=owner, description=_text(description))
+    changed = changes(options, title=title, owner_agent_id=owner, description=read_option(description))
     _show(session, await session.client.tasks.update(task, build(TaskPatch, changed)))
 
 
@@ -130,9 +130,7 @@ async def run_now(
     if follow_it:
         end = await follow(session, run.id, LiveView(session.out))
         raise typer.Exit(0 if end is None else outcome_code(end.status, interrupted=False))
-    session.out.done(run, run.id)
-    if not session.out.json:
-        session.out.note(f"{why_it_waits(run)}; follow it with `nova runs tail {run.id}`")
+    session.out.done(run, run.id, about=f"{why_it_waits(run)}; follow it with `nova runs tail {run.id}`")
 
 
 @remote(app, "complete")
@@ -210,7 +208,7 @@ async def delegate(
     description: DescriptionOption = None,
 ) -> None:
     """Delegate a step of an active task to a subtask."""
-    subtask = given(title=title, owner_agent_id=owner, description=_text(description))
+    subtask = given(title=title, owner_agent_id=owner, description=read_option(description))
     step_id = await _step_id(session, task, step)
     _show(session, await session.client.tasks.create_subtask(task, step_id, build(SubtaskCreate, subtask)))
 
@@ -261,8 +259,4 @@ def _show(session: Session, task: TaskView) -> None:
 
 
 def _end(outcome: str | None) -> TaskEnd:
-    return build(TaskEnd, given(outcome=_text(outcome)))
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else read_text(value)
+    return build(TaskEnd, given(outcome=read_option(outcome)))

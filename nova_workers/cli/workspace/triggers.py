@@ -9,7 +9,7 @@ import typer
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.resources import Argument, Filter, deletion, group, listing
-from nova_workers.cli.terminal.output import Facts, Shown, short
+from nova_workers.cli.terminal.output import Facts, Output, Shown, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.trigger_options import TriggerArgument, TriggerOptions
 from nova_workers.contracts.http.triggers import (
@@ -111,14 +111,7 @@ async def preview(
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=100, help="Most firings.")] = 5,
 ) -> None:
     """Show when a trigger fires next, as if it were on."""
-    coming = await session.client.triggers.preview(trigger, count=count)
-    if session.out.json:
-        session.out.document(coming)
-        return
-    for firing in coming.firings:
-        session.out.text(_local(firing))
-    if not coming.firings:
-        session.out.note("It never fires again.")
+    session.out.write(await session.client.triggers.preview(trigger, count=count), _show_coming)
 
 
 @remote(app, "resume")
@@ -151,6 +144,13 @@ listing(
     of=Argument("trigger", TriggerArgument),
 )
 deletion(app, "Delete triggers.", "triggers: Ids of triggers.", lambda nova: nova.triggers.delete)
+
+
+def _show_coming(out: Output, coming: TriggerPreview) -> None:
+    for firing in coming.firings:
+        out.text(_local(firing))
+    if not coming.firings:
+        out.note("It never fires again.")
 
 
 async def _show(session: Session, trigger: TriggerView) -> None:

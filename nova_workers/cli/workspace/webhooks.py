@@ -8,7 +8,7 @@ import typer
 from nova_workers.base.errors import NovaError
 from nova_workers.cli.command import Session, build, changes, remote
 from nova_workers.cli.resources import Argument, action, deletion, group, listing
-from nova_workers.cli.terminal.output import Facts
+from nova_workers.cli.terminal.output import Facts, Output
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.http.webhooks import (
@@ -81,7 +81,7 @@ async def create(
 ) -> None:
     """Create a webhook, and print its secret, which is shown only once."""
     fields = {"url": url, "kinds": kind or [], "agent_id": agent, "description": description}
-    _show_secret(session, await session.client.webhooks.create(build(WebhookCreate, fields)))
+    session.out.write(await session.client.webhooks.create(build(WebhookCreate, fields)), _show_secret)
 
 
 @remote(app, "edit")
@@ -109,7 +109,7 @@ async def rotate(
 ) -> None:
     """Replace the secret, and print the new one, which is shown only once."""
     body = build(WebhookRotate, {"grace_s": grace})
-    _show_secret(session, await session.client.webhooks.rotate(webhook, body))
+    session.out.write(await session.client.webhooks.rotate(webhook, body), _show_secret)
 
 
 @remote(app, "test")
@@ -175,10 +175,7 @@ deletion(
 )
 
 
-def _show_secret(session: Session, made: WebhookSecret) -> None:
-    if session.out.json:
-        session.out.document(made)
-        return
-    session.out.facts(_facts(made.webhook))
-    session.out.text(f"secret   {made.secret}")
-    session.out.note("Keep the secret where the receiver is: it is not shown again.")
+def _show_secret(out: Output, made: WebhookSecret) -> None:
+    out.facts(_facts(made.webhook))
+    out.text(f"secret   {made.secret}")
+    out.note("Keep the secret where the receiver is: it is not shown again.")
