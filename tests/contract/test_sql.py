@@ -109,7 +109,8 @@ def _read_from_rows(path: Path) -> Iterator[tuple[str, type[BaseModel], set[str]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             spread = [each.value for each in node.keywords if each.arg is None]
             model = getattr(module, node.func.id, None)
-            if spread and isinstance(model, type) and issubclass(model, BaseModel):
+            # What another mapping gives is not known here.
+            if len(spread) == 1 and isinstance(model, type) and issubclass(model, BaseModel):
                 yield text, model, {each.arg for each in node.keywords if each.arg is not None}
 
 
