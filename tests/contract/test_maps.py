@@ -84,7 +84,7 @@ def test_only_faces_have_all() -> None:
                 if isinstance(node, ast.Import | ast.ImportFrom)
                 for alias in node.names
             }
-            (names,) = [node.value for node in tree.body if "__all__" in ast.unparse(node)[:12]]
-            if not imported & set(ast.literal_eval(names)):
+            listed = text.partition("\n__all__")[2].partition("[")[2].partition("]")[0]
+            if imported.isdisjoint(re.findall(r"\w+", listed)):
                 wrong.append(str(path.relative_to(ROOT)))
     assert wrong == []
