@@ -50,6 +50,16 @@ def test_a_message_to_an_ephemeral_thread(nova: Nova) -> None:
     assert "ephemeral" in nova("send", "hello", "--ephemeral", "--thread", run["thread_id"]).err
 
 
+def test_the_state_of_a_thread_is_shown_and_set(nova: Nova) -> None:
+    thread = nova.good("send", "hello", "--no-wait", "--json").json["thread_id"]
+    assert nova.good("threads", "state", "get", thread, "--json").json["version"] == 0
+    nova.good("threads", "state", "set", thread, '{"a": 1, "b": 2}')
+    merged = nova.good("threads", "state", "set", thread, '{"a": null}', "--merge", "--version", "1")
+    assert (json.loads(merged.out), merged.err.strip()) == ({"b": 2}, "version 2")
+    assert "has version 2, not 1" in nova("threads", "state", "set", thread, "{}", "--version", "1").err
+    assert "JSON object" in nova("threads", "state", "set", thread, "[]").err
+
+
 def test_send_streams_tokens_during_the_run(nova: Nova, script: Script) -> None:
     with nova.child("send", script(SLOW, {"sleep_s": 20}, {"say": "end"})) as child:
         child.reads("one two")
