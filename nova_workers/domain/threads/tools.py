@@ -71,8 +71,8 @@ class _StateCapability(ToolCapability):
     """Agents are granted it, and a thread that has a document brings it along."""
 
     def is_offered(self, context: CapabilityContext) -> bool:
-        """Return whether a run has it whether or not its agent is granted it."""
-        return context.has_state
+        """Return whether a run has it without a grant: not where its caller brings a tool of that name."""
+        return context.has_state and all(tool.name != STATE_TOOL for tool in context.client_tools)
 
 
 def capability(parts: CapabilityParts) -> Capability:

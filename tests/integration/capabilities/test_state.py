@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.events import EventCursor, StateChange
+from nova_workers.contracts.run_options import ClientTool
 from nova_workers.domain.runs.sql.replay import load_recorded_run
 from nova_workers.domain.streams.rules.replay import replay
 from nova_workers.domain.threads.rules.states import replace_state
@@ -106,4 +107,7 @@ async def test_a_grant_decides_where_there_is_one(caller: ToolCaller, database: 
     withheld = ToolCaller(database, capabilities={"state": {"tools": []}}, context=context)
     assert (await withheld.servers())["state"].tools == ()
     assert "state" not in await ToolCaller(database, capabilities={}).servers()
+    # A tool of that name which the caller brings is the only one.
+    theirs = {**context, "client_tools": (ClientTool(name="state"),)}
+    assert "state" not in await ToolCaller(database, capabilities={}, context=theirs).servers()
     assert "state" in await caller.servers()

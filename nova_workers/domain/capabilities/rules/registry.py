@@ -218,7 +218,7 @@ class CapabilityRegistry:
                 servers = open_ended if capability.tools is None else declared
                 servers |= await self._named(name, resolved)
         for name, offer in self._offers.items():
-            if name not in spec.capabilities and offer.is_offered(context):
+            if offer.is_offered(context):
                 capability = self._capabilities[name]
                 declared |= await self._named(name, await capability.resolve(capability.config(), context))
         for name, grant in spec.capabilities.items():
