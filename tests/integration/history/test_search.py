@@ -329,7 +329,7 @@ async def test_a_deleted_thread_is_not_found(database: Database) -> None:
     assert await past.find("heron", embedder=provider) == []
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters="\x00", codec="utf-8"), min_size=1, max_size=60))
 async def test_any_text_may_be_stored_and_searched(database: Database, text: str) -> None:
     past = PastConversations(database)

@@ -79,6 +79,7 @@ _moments = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), max_size=3
 """After how many doorbells an agent is killed, and which one: by its place in the order of spawning."""
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(300 if _EXAMPLES == 0 else 0)
 def test_any_tree_ends_by_legal_moves_and_within_its_limits(settings: Settings) -> None:
     with asyncio.Runner() as runner:
@@ -86,7 +87,7 @@ def test_any_tree_ends_by_legal_moves_and_within_its_limits(settings: Settings) 
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(
-            max_examples=_EXAMPLES or 30,
+            max_examples=_EXAMPLES or 15,
             derandomize=not _EXAMPLES,
             database=None,
             phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],

@@ -86,6 +86,7 @@ _trees = st.recursive(
 )
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(300 if _EXAMPLES == 0 else 0)
 def test_a_tree_ends_the_same_whatever_statement_its_workers_die_at(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
@@ -97,7 +98,7 @@ def test_a_tree_ends_the_same_whatever_statement_its_workers_die_at(
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(
-            max_examples=_EXAMPLES or 24,
+            max_examples=_EXAMPLES or 12,
             derandomize=not _EXAMPLES,
             database=None,
             phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],

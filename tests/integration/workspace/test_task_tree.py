@@ -10,6 +10,7 @@ import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
+import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -174,6 +175,7 @@ class _Tree(RuleBasedStateMachine):
 
 
 @proves("tasks.tree")
+@pytest.mark.hypothesis
 def test_a_tree_of_tasks_is_consistent_under_any_order_of_changes(database_url: str) -> None:
     with asyncio.Runner() as runner:
         database = PostgresDatabase(database_url, pool_size=2)
@@ -188,7 +190,7 @@ def test_a_tree_of_tasks_is_consistent_under_any_order_of_changes(database_url: 
 
 def _profile() -> profile:
     return profile(
-        max_examples=_EXAMPLES or 20,
+        max_examples=_EXAMPLES or 10,
         stateful_step_count=30,
         derandomize=not _EXAMPLES,
         phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],

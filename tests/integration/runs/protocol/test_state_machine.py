@@ -392,6 +392,7 @@ class _Protocol(RuleBasedStateMachine):
 
 
 @pytest.mark.begins_first
+@pytest.mark.hypothesis
 @pytest.mark.timeout(600 if _EXAMPLES == 0 else 0)
 @proves(
     "machine",
@@ -419,7 +420,7 @@ def test_any_order_of_events_keeps_the_promises(
 
 def _profile() -> profile:
     return profile(
-        max_examples=_EXAMPLES or 16,
+        max_examples=_EXAMPLES or 8,
         stateful_step_count=50,
         derandomize=not _EXAMPLES,
         # A failing schedule is shrunk only when a developer looks for one; that takes minutes.

@@ -217,7 +217,7 @@ _json = st.recursive(
 _calls = st.lists(st.tuples(st.sampled_from(["a", "b", "a:b", "", "\x00", "a_b"]) | _text, _json), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(_calls, max_size=3), said=_text, depth=st.integers(0, 400))
 @proves("engine.unusable-calls", "engine.unique-calls")
 async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
