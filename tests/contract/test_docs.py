@@ -121,7 +121,8 @@ def test_every_request_that_is_shown_fits_the_schema(schema: dict[str, Any]) -> 
     def check(words: list[str]) -> None:
         path = next(word for word in words if "NOVA_API_URL" in word).partition("NOVA_API_URL")[2]
         body = words[words.index("-d") + 1] if "-d" in words else None
-        operation = _operation(schema, "GET" if body is None else "POST", path)
+        implied = "GET" if body is None else "POST"
+        operation = _operation(schema, words[words.index("-X") + 1] if "-X" in words else implied, path)
         if body is not None:
             reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
             known = schema["components"]["schemas"][reference.rpartition("/")[2]]["properties"]
