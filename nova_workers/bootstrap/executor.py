@@ -19,16 +19,15 @@ from nova_workers.contracts.runs import PlannedEffect, WorkerPool
 from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.orchestrations.tools.capability import OrchestrationCapability
-from nova_workers.domain.runs.rules.attempt import ExecutorParts
+from nova_workers.domain.runs.rules.attempts import ExecutorParts
 from nova_workers.domain.runs.rules.executor import RunExecutor
 from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import Holds
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
 from nova_workers.domain.runs.rules.suspects import SuspectRuns
-from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
+from nova_workers.domain.runs.rules.turns.assembly import AgentDirectories, TurnAssembler
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.domain.runs.rules.turns.compaction import Compactor
-from nova_workers.domain.runs.rules.turns.directories import AgentDirectories
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
 from nova_workers.domain.runs.rules.turns.runner import TurnRunner
 from nova_workers.domain.streams.rules.publisher import EventPublisher

@@ -244,20 +244,14 @@ class Claim:
     capped: bool = False
     """Whether its tenant or agent has a limit of concurrent runs: when it ends, another run may start."""
     has_memories: bool = False
+    """Whether its tenant has memories, which the prompt then mentions."""
     has_state: bool = False
     """Whether the thread has a state document."""
-    """Whether its tenant has memories, which the prompt then mentions."""
     budgets: DailyBudgets = DailyBudgets()
     ceilings: Ceilings | None = None
     """What agents of its tenant may be given at most; None permits everything."""
     place: OrchestrationPlace | None = None
     """Its agent's place in an orchestration, if its thread belongs to one."""
-    left_usd: float | None = None
-    """What the day's budgets, and its orchestration's, leave for it; None without any, or before they were checked."""
-    left_tokens: int | None = None
-    """What its orchestration's token budget leaves for it; None as above."""
-    last_call: Limit | None = None
-    """The budget of its orchestration that is spent, if it may call the model once more, to sum up."""
 
     @property
     def target(self) -> DeliveryTarget | None:

@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.usage import CallBound, TokenPrice, most_tokens
-from nova_workers.domain.runs.rules.turns.allowance import granted_tokens
+from nova_workers.domain.runs.rules.turns.budgets import granted_tokens
 from nova_workers.domain.usage.sql.budgets import SharedBudget
 
 _BOUND = CallBound("m", 1_000, 8_000, 1_000, TokenPrice(0.001, 0.001))

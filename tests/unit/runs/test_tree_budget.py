@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from nova_workers.contracts.orchestration import OrchestrationLimits, OrchestrationPlace, TreeSpending
-from nova_workers.domain.runs.rules.turns.tree_budget import TreeBudget
+from nova_workers.domain.runs.rules.turns.budgets import TreeBudget
 
 _PLACE = OrchestrationPlace(
     orchestration_id="orc_1",

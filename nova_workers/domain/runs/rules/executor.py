@@ -17,8 +17,7 @@ from nova_workers.base.ids import new_id, new_ulid
 from nova_workers.base.observability.redaction import hiding
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, PlannedEffect, WorkerPool
-from nova_workers.domain.runs.rules.attempt import AttemptRunner, ExecutorParts
-from nova_workers.domain.runs.rules.reports import RunReports, span_attributes
+from nova_workers.domain.runs.rules.attempts import AttemptRunner, ExecutorParts
 from nova_workers.domain.runs.sql.claim import Capped, Elsewhere, Suspect, Unusable, claim_next, lock_caps
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.ledger.database import Connection, Database
@@ -39,8 +38,7 @@ class RunExecutor:
 
     def __init__(self, parts: ExecutorParts) -> None:
         self._parts = parts
-        self._reports = RunReports(parts.metrics, parts.tracing, parts.clock)
-        self._attempts = AttemptRunner(parts, self._reports)
+        self._attempts = AttemptRunner(parts)
         self._pool = parts.fair_queue.pool
         self.draining = False
         """Set while the process drains: it passes doorbells on to other workers."""
@@ -224,11 +222,30 @@ class RunExecutor:
     async def _claimed(self, bell: Doorbell, token: str) -> AsyncGenerator[HeldRun | None]:
         """Claim the next run of a thread and hold it within the block; yield None if there is none for this worker.
 
-        A run that another pool of workers executes is announced to that pool, and a suspect is left to a process of
-        its own. One whose model provider cannot be used, as this process knows, is held.
-
         Within the block, log lines and spans carry the run's ids and its redactor is current. A lost run ends the block
         without an error.
+        """
+        run = await self._claim(bell, token)
+        if run is None:
+            yield None
+            return
+        with (
+            bound_contextvars(**_log_fields(run.claim)),
+            self._parts.tracing.span("nova.run", parent=run.claim.traceparent, attributes=_span_attributes(run.claim)),
+            hiding(Redactor()),
+        ):
+            try:
+                yield run
+            except RunLost as error:
+                _log.warning("run.lost", why=error.message)
+            finally:
+                self._parts.keeper.drop(run)
+
+    async def _claim(self, bell: Doorbell, token: str) -> HeldRun | None:
+        """Claim the next run of a thread and begin to hold it; None if there is none for this worker.
+
+        A run that another pool of workers executes is announced to that pool, and a suspect is left to a process of
+        its own. One whose model provider cannot be used, as this process knows, is held.
         """
         parts = self._parts
         requested_s = parts.clock.monotonic_s()
@@ -248,8 +265,7 @@ class RunExecutor:
         elif isinstance(claim, Suspect) and parts.suspects is not None:
             parts.suspects.execute(replace(bell, run_id=claim.run_id))
         if not isinstance(claim, Claim):
-            yield None
-            return
+            return None
         run = parts.keeper.keep(claim, token, requested_s=requested_s)
         # The drain may have begun, and its grace may have ended, while the claim was on its way.
         run.stop_at_step = self.draining
@@ -257,23 +273,7 @@ class RunExecutor:
             run.make_way()
         if self._grace_is_over:
             run.abort.abort("drain")
-        with (
-            bound_contextvars(
-                run_id=claim.run_id,
-                thread_id=claim.thread_id,
-                tenant_id=claim.tenant_id,
-                attempt=claim.attempt,
-                fence=claim.fence,
-            ),
-            parts.tracing.span("nova.run", parent=claim.traceparent, attributes=span_attributes(claim)),
-            hiding(Redactor()),
-        ):
-            try:
-                yield run
-            except RunLost as error:
-                _log.warning("run.lost", why=error.message)
-            finally:
-                parts.keeper.drop(run)
+        return run
 
     async def _next_under_cap(self, claim: Claim) -> Doorbell | None:
         """Return a doorbell for a run that the cap held back: its own doorbell was consumed without a claim."""
@@ -327,3 +327,23 @@ async def claim_run(
             await lock_caps(connection, claim.tenant_id)
             claim = await claim_on(connection, caps_locked=True)
     return None if isinstance(claim, Capped) else claim
+
+
+def _log_fields(claim: Claim) -> dict[str, str | int]:
+    return {
+        "run_id": claim.run_id,
+        "thread_id": claim.thread_id,
+        "tenant_id": claim.tenant_id,
+        "attempt": claim.attempt,
+        "fence": claim.fence,
+    }
+
+
+def _span_attributes(claim: Claim) -> dict[str, str | int]:
+    return {
+        "nova.run.id": claim.run_id,
+        "nova.thread.id": claim.thread_id,
+        "nova.agent.id": claim.agent_id,
+        "nova.attempt": claim.attempt,
+        "nova.queue": claim.queue,
+    }

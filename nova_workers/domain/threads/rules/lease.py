@@ -31,6 +31,7 @@ class HeldRun:
     """A run that this process executes: its claim, lock token and abort signal."""
 
     claim: Claim
+    """Held here alone. Compaction replaces it with one that has another parent turn."""
     token: str
     abort: AbortSignal
     renewed_s: float

@@ -7,6 +7,7 @@ from typing import Any
 from nova_workers.base.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
+from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, make_tenant
@@ -43,7 +44,9 @@ async def test_the_prompt_is_the_one_that_a_run_gets(
     await api.run(thread)
     claim = (await worker.claim(thread)).claim
     cwd = str(settings.agent_directory(claim.tenant_id, "clerk"))
-    of_run = await Prompter(database, settings).prompt(claim, AbortSignal(), cwd=cwd, servers={})
+    of_run = await Prompter(database, settings).prompt(
+        HeldRun(claim, "token", AbortSignal(), renewed_s=0.0), cwd=cwd, servers={}
+    )
     shown = await prompt(api)
     assert (shown["text"], shown["stable_chars"]) == (of_run.text, of_run.stable_chars)
     assert "The office is in Oslo." in shown["text"]

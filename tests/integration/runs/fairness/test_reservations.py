@@ -13,8 +13,9 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import Accepted, Claim
 from nova_workers.contracts.usage import CallBound, TokenPrice, TokenUsage
-from nova_workers.domain.runs.rules.turns.allowance import TurnAllowance
+from nova_workers.domain.runs.rules.turns.budgets import TurnAllowance
 from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.threads.rules.lease import HeldRun
 from tests.requirements import proves
 from tests.support.harness.planned_engine import USAGE, plan
 from tests.support.harness.workers import AGENT, Harness
@@ -72,7 +73,7 @@ async def _claimed(harness: Harness) -> tuple[Accepted, TurnAllowance]:
             connection, run.thread_id, worker_id="wkr_1", lease_ttl_s=60.0, max_attempts=3, caps_locked=True
         )
     assert isinstance(claim, Claim)
-    allowance = TurnAllowance.of(harness.database, claim, AbortSignal())
+    allowance = TurnAllowance.of(harness.database, HeldRun(claim, "token", AbortSignal(), renewed_s=0.0))
     assert allowance is not None
     return run, allowance
 

@@ -16,9 +16,10 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, ToolCall, TrustLevel
 from nova_workers.contracts.listener import TurnListener
-from nova_workers.domain.runs.rules import attempt
-from nova_workers.domain.runs.rules.reports import RunReports
+from nova_workers.domain.runs.rules import attempts
+from nova_workers.domain.runs.rules.attempts import RunReports
 from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
+from nova_workers.domain.runs.rules.turns.live import LiveEvents
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.logs import recorded_logs
@@ -113,7 +114,7 @@ DEFECTS: dict[str, tuple[Act, str]] = {
     "a time-out": (raising(TimeoutError()), "TimeoutError at "),
     "text that is no text": (_text_that_is_no_text, " at "),
     "a step of another form": (_a_step_that_cannot_be_committed, " at "),
-    "a call of no step": (_a_call_without_a_step, "KeyError at nova_workers.domain.runs.rules.turns.recorder:"),
+    "a call of no step": (_a_call_without_a_step, "KeyError at nova_workers.domain.runs.rules.turns.journal:"),
 }
 
 
@@ -200,7 +201,7 @@ async def test_the_retry_is_counted_over_the_death_of_its_worker(harness: Harnes
 async def test_an_outage_within_a_turn_is_no_defect(
     harness: Harness, error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(attempt, "_AFTER_OUTAGE_S", 0)
+    monkeypatch.setattr(attempts, "_AFTER_OUTAGE_S", 0)
     _, run_id = await _defective(harness, raising(error), times=3)
     await harness.settle(harness.worker())
     row = await harness.run(run_id)
@@ -218,8 +219,8 @@ def _fail(*_: object, **__: object) -> None:
         (RunReports, "claimed"),
         (TurnAssembler, "engine"),
         (TurnAssembler, "options"),
-        (attempt, "_tool_policy"),
-        (attempt, "ended_before_start"),
+        (attempts, "_tool_policy"),
+        (attempts, "ended_before_start"),
     ],
 )
 async def test_an_exception_around_the_turn_is_one_too(
@@ -234,7 +235,7 @@ async def test_an_exception_around_the_turn_is_one_too(
 async def test_an_exception_after_the_end_is_committed_changes_nothing(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(RunReports, "announce", _fail)
+    monkeypatch.setattr(LiveEvents, "finished", _fail)
     thread_id = await harness.thread()
     first = await harness.submit("hello", thread_id)
     second = await harness.submit("and on", thread_id)
@@ -247,7 +248,7 @@ async def test_an_exception_after_the_end_is_committed_changes_nothing(
 async def test_an_exception_while_a_run_is_suspended_leaves_its_call_interrupted(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(attempt, "new_waits", _fail)
+    monkeypatch.setattr(attempts, "new_waits", _fail)
     run = await harness.submit(plan(["ask:color"]))
     await harness.settle(harness.worker())
     assert "ZeroDivisionError at " in await _assert_failed_after_one_retry(harness, run.run_id)

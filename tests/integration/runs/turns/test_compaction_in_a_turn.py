@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from nova_workers.base.config import Settings
+from nova_workers.contracts.engine import EngineOptions, EngineResult
+from nova_workers.contracts.runs import Claim
 from nova_workers.domain.prompts.rules import is_event_block
 from nova_workers.domain.threads.sql.history import load_history_turns
 from nova_workers.engines.anthropic import AnthropicEngine
@@ -148,3 +151,32 @@ async def test_a_conversation_that_overflows_again_at_once_fails(harness: Harnes
     row = await harness.run(await _run(harness, harness.worker()))
     assert (row["status"], row["error_kind"]) == ("failed", "context_overflow")
     await check_any_time(harness.database)
+
+
+class _CountingClaims(AnthropicEngine):
+    """Notes at each turn, and each summary, which claims there are, by their parent turns."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(api_key="k", base_url=url, max_retries=0)
+        self.parents: list[list[str | None]] = []
+
+    async def run(self, message: Any, options: EngineOptions, *args: Any, **named: Any) -> EngineResult:
+        claims = [each for each in gc.get_objects() if type(each) is Claim and each.run_id == options.run_id]
+        self.parents.append([each.parent_turn_id for each in claims])
+        return await super().run(message, options, *args, **named)
+
+
+async def test_no_copy_of_the_claim_outlives_a_compaction(harness: Harness, server: ModelServer) -> None:
+    engine = _CountingClaims(server.url)
+    harness.engines["anthropic"] = engine
+    worker = harness.worker()
+    server.reply(DONE, call(0), call(1), OVERFLOW, NOTES, DONE)
+    # What is imported by a first turn excludes the objects of that time from what is found.
+    await _run(harness, worker)
+    run_id = await _run(harness, worker)
+    assert await harness.status(run_id) == "succeeded"
+    await engine.close()
+    compaction_id = await harness.database.fetchval(
+        "SELECT t.parent_turn_id FROM runs r JOIN turns t ON t.id = r.turn_id WHERE r.id = :run_id", run_id=run_id
+    )
+    assert engine.parents[-3:] == [[None], [None], [compaction_id]]

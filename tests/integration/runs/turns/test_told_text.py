@@ -12,7 +12,7 @@ from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.events import AssistantMessage, Restart, event_adapter
 from nova_workers.contracts.waits import Answer
-from nova_workers.domain.runs.rules.turns.told_text import ToldText
+from nova_workers.domain.runs.rules.turns.live import ToldText
 from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.streams.rules.wire import FIELD, decode
 from tests.requirements import proves

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from nova_workers.base.clock import Clock
 from nova_workers.base.config import Settings
+from nova_workers.base.confined import Confinement, PrivateFiles
 from nova_workers.base.errors import EngineFailure, Forbidden
 from nova_workers.base.observability.redactor import Redactor
-from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
+from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.skills import SkillDirectory
@@ -20,15 +24,19 @@ from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry
 from nova_workers.domain.prompts.rules import event_words
 from nova_workers.domain.runs.rules.persist import persist
-from nova_workers.domain.runs.rules.turns.directories import AgentDirectories
+from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
-from nova_workers.domain.runs.sql.resume import Journal, load_journal
+from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.runs.sql.sessions import load_session, save_session
 from nova_workers.domain.skills.rules.service import loads_on_demand
 from nova_workers.domain.skills.sql import load_skills
+from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.threads.rules.transcript import conversation
 from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.database import Database
+from nova_workers.shell_sandbox import make_private
+
+__all__ = ["AgentDirectories", "TurnAssembler", "as_past", "past_turns"]
 
 BoundT = TypeVar("BoundT", int, float)
 
@@ -42,6 +50,10 @@ _INSTALL_HINTS = {
 
 _ENGINES_OF_SOURCES: Final[Mapping[str, str]] = {"work_order": "work_order"}
 """Engines of runs that their source determines, whatever people make of the configuration of their agent."""
+
+_TRUSTED_FOR_S = 60.0
+"""How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
+_REMEMBERED = 4096
 
 
 class TurnAssembler:
@@ -103,40 +115,35 @@ class TurnAssembler:
         """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
         return claim.model or claim.agent.model or self._settings.default_model
 
-    async def learn_secrets(self, claim: Claim, redactor: Redactor, abort: AbortSignal) -> bool:
+    async def learn_secrets(self, run: HeldRun, redactor: Redactor) -> bool:
         """Pass the secrets that a claimed run may handle to a redactor. Return whether it may handle any, now or later.
 
         Raises:
             RunLost: The database was unavailable until the lease expired.
             InvalidInput: A grant that reveals secrets is no longer valid.
         """
-        agent = claim.agent
+        agent, tenant_id = run.claim.agent, run.claim.tenant_id
         if not self._capabilities.reveals(agent):
             return False
         redactor.watch(self._capabilities.secret_fields(agent))
-        revealed = await persist(
-            self._database, abort, lambda c: self._capabilities.revealed(c, agent, claim.tenant_id)
-        )
+        revealed = await persist(self._database, run.abort, lambda c: self._capabilities.revealed(c, agent, tenant_id))
         for each in revealed:
             for name, value in each.values.items():
                 redactor.learn(name, value, readable=each.readable)
         return True
 
-    async def options(
-        self, claim: Claim, journal: Journal, abort: AbortSignal, *, timeout_s: float | None
-    ) -> EngineOptions:
-        """Return the options of a claimed run: history, prompt, tools, limits.
+    async def options(self, attempt: Attempt, committed: Journal) -> EngineOptions:
+        """Return the options of an attempt: history, prompt, tools, limits.
 
         Args:
-            claim: The run.
-            journal: The committed part of its turn.
-            abort: Ends the wait for an unavailable database.
-            timeout_s: The rest of the run's time limit, if any.
+            attempt: The attempt.
+            committed: The committed part of its turn, as the engine is to read it.
 
         Raises:
             RunLost: The database was unavailable until the lease expired.
-            EngineFailure: The agent's working directory cannot be created.
+            EngineFailure: The time limit has expired, or the agent's working directory cannot be created.
         """
+        run, claim, rest = attempt.run, attempt.claim, attempt.rest
         agent = claim.agent
         cwd = await self._directories.directory(claim)
         readable = self._directories.readable(claim)
@@ -163,7 +170,7 @@ class TurnAssembler:
             fence=claim.fence,
         )
         servers = await self._capabilities.resolve(agent, context)
-        prompt = await self._prompter.prompt(claim, abort, cwd=cwd, readable=readable, servers=servers)
+        prompt = await self._prompter.prompt(run, cwd=cwd, readable=readable, servers=servers)
         return EngineOptions(
             cwd=cwd,
             directories=() if readable else agent.directories,
@@ -175,8 +182,8 @@ class TurnAssembler:
             stable_prompt_chars=prompt.stable_chars,
             model=self.model(claim),
             max_turns=(
-                journal.next_step + 1
-                if claim.last_call is not None
+                committed.next_step + 1
+                if rest.last_call is not None
                 else claim.max_turns or agent.max_turns or self._settings.runs.max_turns
             ),
             tool_choice=claim.options.tool_choice,
@@ -191,17 +198,18 @@ class TurnAssembler:
             agents=_subagents(agent),
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,
-            timeout_s=timeout_s,
+            timeout_s=attempt.time_left.seconds(),
             thinking_budget_tokens=agent.thinking_budget_tokens,
-            token_budget=_least(agent.token_budget, claim.left_tokens),
-            cost_budget_usd=_least(agent.cost_budget_usd, claim.left_usd),
-            spent=journal.spent,
+            token_budget=_least(agent.token_budget, rest.tokens),
+            cost_budget_usd=_least(agent.cost_budget_usd, rest.usd),
+            allowance=attempt.journal.allowance,
+            spent=committed.spent,
             output_schema=agent.output_schema,
-            skills=await self._skills(claim, abort),
-            sessions=_RunSessions(self._database, claim, self._engine_name(claim), abort),
-            history=conversation(await past_turns(self._database, claim, abort)),
+            skills=await self._skills(run),
+            sessions=_RunSessions(self._database, run, self._engine_name(claim)),
+            history=conversation(await past_turns(self._database, run)),
             event_context=None if claim.event is None else event_words(claim.event),
-            journal=journal.steps_for_model,
+            journal=committed.steps_for_model,
             engine_config=agent.engine_config,
             conversation=claim.thread_id,
             run_id=claim.run_id,
@@ -215,16 +223,94 @@ class TurnAssembler:
             self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox, egress=ceilings.egress
         )
 
-    async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
-        """Return the committed part of a run's turn. Raises `RunLost` if the lease expired."""
-        return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
-
-    async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:
+    async def _skills(self, run: HeldRun) -> tuple[SkillDirectory, ...]:
         """Return the agent's skills for an engine that loads them itself. Deleted ones are left out."""
-        agent = claim.agent
+        claim, agent = run.claim, run.claim.agent
         if not agent.skills or loads_on_demand(self._engine_name(claim), agent.trust):
             return ()
-        return await persist(self._database, abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
+        return await persist(self._database, run.abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
+
+
+class AgentDirectories:
+    """Creates missing agent directories. One object serves all worker slots of a process."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._ceilings = CeilingRules.of(settings)
+        self._private = PrivateFiles(settings.home, settings.workspace_root)
+        self._seen: dict[tuple[str, str], tuple[str, float]] = {}
+        """By tenant and name: the path, and when it was seen."""
+
+    def readable(self, claim: Claim) -> tuple[str, ...]:
+        """Return the directories that a run's agent may only read: of one that writes in a directory of its own."""
+        if claim.place is None or claim.place.cwd is None or not native_tools(claim.agent.trust):
+            return ()
+        own = self._settings.agent_directory(claim.tenant_id, claim.directory or claim.agent_id)
+        return (str(own), *claim.agent.directories)
+
+    def kept(self, claim: Claim) -> str | None:
+        """Return the folder in a run's workspace where children of its orchestration have directories of their own."""
+        if claim.place is None or claim.place.cwd is not None:
+            return None
+        own = self._settings.agent_directory(claim.tenant_id, claim.directory or claim.agent_id)
+        return str(own / claim.place.orchestration_id)
+
+    async def directory(self, claim: Claim) -> str | None:
+        """Return the working directory of a run's agent; None for an agent without native tools.
+
+        Raises:
+            EngineFailure: It does not exist and cannot be created.
+        """
+        if not native_tools(claim.agent.trust):
+            return None
+        own = await self._own(claim)
+        if claim.place is None or claim.place.cwd is None:
+            return own
+        return await self._below(claim, own, claim.place.cwd)
+
+    async def _below(self, claim: Claim, own: str, cwd: str) -> str:
+        """Make the working directory that an agent of an orchestration has, and return it without links.
+
+        Those who may write where it lies may have put a link in its place.
+        """
+        ceilings = claim.ceilings
+        within = () if ceilings is None else self._ceilings.roots(claim.tenant_id, ceilings)
+        confinement = Confinement((cwd,), within=within, beneath=(own, *claim.agent.directories), private=self._private)
+
+        def make() -> str:
+            target = confinement.resolve(cwd)
+            confinement.make_directory(target)
+            return str(target)
+
+        try:
+            return await asyncio.to_thread(make)
+        except (OSError, ValueError) as error:
+            why = str(error) if isinstance(error, ValueError) else (error.strerror or "input or output error").lower()
+            raise EngineFailure(
+                f"The working directory {cwd!r} cannot be used: {why}.", kind="unknown", retryable=False
+            ) from error
+
+    async def _own(self, claim: Claim) -> str:
+        owner = claim.tenant_id, claim.directory or claim.agent_id
+        now_s = self._clock.monotonic_s()
+        known, seen_s = self._seen.get(owner, ("", -math.inf))
+        if now_s - seen_s < _TRUSTED_FOR_S:
+            return known
+        path = self._settings.agent_directory(*owner)
+        ceilings = claim.ceilings
+        try:
+            await asyncio.to_thread(make_private, path, other_user=ceilings is not None and ceilings.sandbox)
+        except OSError as error:
+            raise EngineFailure(
+                f"The directory {str(path)!r} cannot be created: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
+                kind="unknown",
+                retryable=True,
+            ) from error
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+        self._seen[owner] = str(path), now_s
+        return str(path)
 
 
 def _reasoning_timeout_s(claim: Claim, settings: Settings) -> float:
@@ -245,16 +331,16 @@ def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
     }
 
 
-async def past_turns(database: Database, claim: Claim, abort: AbortSignal) -> tuple[HistoryTurn, ...]:
+async def past_turns(database: Database, run: HeldRun) -> tuple[HistoryTurn, ...]:
     """Return the turns before a claimed run's, as their models read them.
 
     Raises:
         RunLost: The database was unavailable until the lease expired.
     """
-    parent = claim.parent_turn_id
+    parent, tenant_id = run.claim.parent_turn_id, run.claim.tenant_id
     if parent is None:
         return ()
-    turns = await persist(database, abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
+    turns = await persist(database, run.abort, lambda c: load_history_turns(c, tenant_id, parent))
     return tuple(as_past(turn) for turn in turns)
 
 
@@ -273,26 +359,25 @@ class _RunSessions:
     A write needs no fence: a new session is referenced only by the end of the run, which is fenced.
     """
 
-    def __init__(self, database: Database, claim: Claim, engine: str, abort: AbortSignal) -> None:
+    def __init__(self, database: Database, run: HeldRun, engine: str) -> None:
         self._database = database
-        self._claim = claim
+        self._run = run
         self._engine = engine
-        self._abort = abort
 
     async def load(self, session_id: str) -> StoredSession | None:
         """Return a session. See `nova_workers.contracts.sessions.SessionStore`."""
-        claim = self._claim
+        claim = self._run.claim
         return await persist(
             self._database,
-            self._abort,
+            self._run.abort,
             lambda connection: load_session(connection, claim.tenant_id, self._engine, session_id),
         )
 
     async def save(self, session: NewSession) -> None:
         """Save a session. See `nova_workers.contracts.sessions.SessionStore`."""
-        claim = self._claim
+        claim = self._run.claim
         await persist(
             self._database,
-            self._abort,
+            self._run.abort,
             lambda connection: save_session(connection, claim.tenant_id, claim.thread_id, self._engine, session),
         )

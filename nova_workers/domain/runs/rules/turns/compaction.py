@@ -23,11 +23,8 @@ from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
 from nova_workers.domain.runs.rules.persist import persist
-from nova_workers.domain.runs.rules.turns.allowance import TurnAllowance
 from nova_workers.domain.runs.rules.turns.assembly import as_past, past_turns
-from nova_workers.domain.runs.sql.resume import Journal
-from nova_workers.domain.streams.rules.publisher import RunEvents
-from nova_workers.domain.threads.rules.lease import HeldRun
+from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.threads.rules.sizes import content_chars
 from nova_workers.domain.threads.rules.transcript import messages_of
 from nova_workers.domain.threads.sql.compaction import commit_compaction
@@ -76,41 +73,26 @@ class Compactor:
         """Return how long a conversation may be before it is compacted."""
         return round(self._window(engine, model) * self._settings.compact_at)
 
-    async def compact(
-        self,
-        run: HeldRun,
-        claim: Claim,
-        engine: Engine,
-        *,
-        model: str,
-        journal: Journal,
-        trigger: CompactionTrigger,
-        timeout_s: float | None,
-        events: RunEvents,
-        allowance: TurnAllowance | None,
-    ) -> str | None:
+    async def compact(self, attempt: Attempt, engine: Engine, *, model: str, trigger: CompactionTrigger) -> str | None:
         """Replace older turns, and if needed the first steps of the running turn, by a summary.
 
         Args:
-            run: The run, for its fence and its abort.
-            claim: Its claim, with the parent turn that is compacted.
+            attempt: The attempt, at whose parent turn the conversation to compact ends.
             engine: Writes the summary.
             model: The model whose window the conversation must fit.
-            journal: The committed steps of the running turn.
             trigger: The reason for compaction.
-            timeout_s: The rest of the run's time limit, if any.
-            events: Receives the start and end events.
-            allowance: Of the turn, for the calls of the model.
 
         Returns:
             The compaction turn, which is the new parent of the running turn; None if there is nothing to summarize.
 
         Raises:
-            EngineFailure: ``compaction_failure``: the summary could not be made.
+            EngineFailure: ``compaction_failure``: the summary could not be made. Or the time limit has expired.
             RunLost: Another claim holds the run.
         """
+        run, claim, events, journal = attempt.run, attempt.claim, attempt.events.stream, attempt.journal.committed
+        timeout_s = attempt.time_left.seconds()
         started_s = self._clock.monotonic_s()
-        turns = await past_turns(self._database, claim, run.abort)
+        turns = await past_turns(self._database, run)
         steps = [step for step in journal.steps_for_model if step.complete and step.messages]
         parts = [*turns, *(HistoryTurn(claim.turn_id, summary=False, messages=step.messages) for step in steps)]
         known = max([claim.context_tokens, *(step.usage.total_tokens for step in steps)])
@@ -129,7 +111,7 @@ class Compactor:
             # The message that the steps respond to.
             query = HistoryTurn(claim.turn_id, False, (Message("user", claim.content),), event=claim.event)
             older = [*turns, as_past(query), *older[len(turns) :]]
-        text, usage, result = await self._summarize(run, engine, older, timeout_s, allowance)
+        text, usage, result = await self._summarize(attempt, engine, older, timeout_s)
         of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
         summary = f"<summary>\n{of}\n\n{text}\n</summary>"
         summary_tokens = result.usage.tokens.output_tokens or len(summary) // CHARS_PER_TOKEN
@@ -151,8 +133,8 @@ class Compactor:
         )
         turn_id = new_id("turn")
         await persist(self._database, run.abort, lambda c: commit_compaction(c, claim, turn_id, record, usage))
-        if allowance is not None:
-            allowance.committed()
+        if attempt.journal.allowance is not None:
+            attempt.journal.allowance.committed()
         events.emit(live.Compaction(phase="end", tokens_before=record.tokens_before, tokens_after=record.tokens_after))
         _log.info("run.compacted", turns=record.turns_summarized, tokens_before=record.tokens_before, trigger=trigger)
         return turn_id
@@ -162,12 +144,7 @@ class Compactor:
         return min(self._windows.context_tokens(engine.name, model), self._settings.max_context_tokens)
 
     async def _summarize(
-        self,
-        run: HeldRun,
-        engine: Engine,
-        turns: Sequence[HistoryTurn],
-        timeout_s: float | None,
-        allowance: TurnAllowance | None,
+        self, attempt: Attempt, engine: Engine, turns: Sequence[HistoryTurn], timeout_s: float | None
     ) -> tuple[str, TokenUsage, EngineResult]:
         """Return the summary of turns, in several passes if they exceed the summary model's window."""
         model = self._settings.compaction_model
@@ -182,12 +159,12 @@ class Compactor:
                     model=model,
                     max_turns=1,
                     timeout_s=timeout_s,
-                    allowance=allowance,
-                    conversation=run.claim.thread_id,
-                    run_id=run.claim.run_id,
+                    allowance=attempt.journal.allowance,
+                    conversation=attempt.claim.thread_id,
+                    run_id=attempt.claim.run_id,
                 ),
                 "sandbox",
-                abort=run.abort,
+                abort=attempt.abort,
             )
             usage += result.usage.tokens
             if result.stop_reason not in {"end_turn", "max_tokens"} or not result.text.strip():

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nova_workers.base.config import Settings
-from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import McpServer
-from nova_workers.contracts.runs import Claim
 from nova_workers.domain.prompts.rules import (
     ASK_USER,
     STATE,
@@ -25,6 +23,7 @@ from nova_workers.domain.prompts.rules import (
 from nova_workers.domain.prompts.rules.task import task_section
 from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.skills.rules.service import loads_on_demand, skills_words
+from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.threads.sql.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.ledger.database import Connection, Database
 
@@ -56,21 +55,14 @@ class Prompter:
         self._settings = settings
 
     async def prompt(
-        self,
-        claim: Claim,
-        abort: AbortSignal,
-        *,
-        cwd: str | None,
-        servers: Mapping[str, McpServer],
-        readable: Sequence[str] = (),
+        self, run: HeldRun, *, cwd: str | None, servers: Mapping[str, McpServer], readable: Sequence[str] = ()
     ) -> Prompt:
         """Return the prompt of a claimed run.
 
         The ledger is queried only if the agent may read memories or has skills, or the thread has a task.
 
         Args:
-            claim: The run.
-            abort: Ends the wait for an unavailable database.
+            run: The run.
             cwd: The agent's working directory, if it has one.
             servers: The tool servers that the run has, by name.
             readable: See `EngineOptions.readable`.
@@ -78,7 +70,8 @@ class Prompter:
         Raises:
             RunLost: The database was unavailable until the lease expired.
         """
-        facts, task = await self._load(claim, abort)
+        claim = run.claim
+        facts, task = await self._load(run)
         return prompt_of(
             claim.agent,
             facts,
@@ -92,9 +85,9 @@ class Prompter:
             offers=lambda name, tool: _offers(servers, name, tool),
         )
 
-    async def _load(self, claim: Claim, abort: AbortSignal) -> tuple[PromptFacts, str]:
+    async def _load(self, run: HeldRun) -> tuple[PromptFacts, str]:
         """Return memories and skills, by one statement, and the section of the task; no query without need."""
-        limits = self._settings.prompts
+        claim, limits = run.claim, self._settings.prompts
         needs = needs_of(claim.agent, self._settings)
         memories, skills = needs.memories if claim.has_memories else 0, needs.skills
 
@@ -110,7 +103,7 @@ class Prompter:
 
         if not memories and not skills and claim.task_id is None:
             return PromptFacts(), ""
-        return await persist(self._database, abort, load)
+        return await persist(self._database, run.abort, load)
 
 
 def needs_of(agent: AgentSpec, settings: Settings) -> PromptNeeds:

@@ -20,52 +20,26 @@ from nova_workers.contracts.engine import (
     EngineError,
     EngineOptions,
     EngineResult,
+    ForwardingListener,
+    StepRecord,
+    StepVerdict,
+    ToolCall,
     TurnListener,
 )
 from nova_workers.contracts.refusals import with_notes
-from nova_workers.contracts.runs import Claim
 from nova_workers.domain.runs.rules.failures import is_outage
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
-from nova_workers.domain.runs.rules.persist import persist_work
-from nova_workers.domain.runs.rules.turns.allowance import TurnAllowance
+from nova_workers.domain.runs.rules.persist import persist, persist_work
 from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
-from nova_workers.domain.runs.rules.turns.budgets import within_budgets
+from nova_workers.domain.runs.rules.turns.attempt import Attempt
+from nova_workers.domain.runs.rules.turns.budgets import TurnAllowance, within_budgets
 from nova_workers.domain.runs.rules.turns.compaction import Compactor
-from nova_workers.domain.runs.rules.turns.observer import ObservedTurn
 from nova_workers.domain.runs.rules.turns.outcome import Outcome, failed, judge, not_stored, out_of_time
-from nova_workers.domain.runs.rules.turns.recorder import TurnRecorder
 from nova_workers.domain.runs.rules.turns.redaction import RedactedListener, RedactedSessions, restore_open_calls
-from nova_workers.domain.streams.rules.publisher import RunEvents
-from nova_workers.domain.threads.rules.lease import HeldRun
+from nova_workers.domain.runs.sql.resume import load_journal
 from nova_workers.ledger.work import Work
 
 _log = structlog.get_logger(__name__)
-
-
-class _TimeLeft:
-    """The rest of a run's time: of its agent's limit, and of its orchestration's budget."""
-
-    def __init__(self, claim: Claim, clock: Clock) -> None:
-        limit_s = claim.agent.timeout_s
-        self._clock = clock
-        bounds_s = [] if limit_s is None else [limit_s - claim.elapsed_s]
-        if claim.place is not None and claim.place.deadline_at is not None:
-            bounds_s.append((claim.place.deadline_at - clock.now()).total_seconds())
-        self._deadline_s = clock.monotonic_s() + min(bounds_s) if bounds_s else None
-
-    @property
-    def is_expired(self) -> bool:
-        return self._deadline_s is not None and self._clock.monotonic_s() >= self._deadline_s
-
-    def seconds(self) -> float | None:
-        """Return the seconds left; None without a limit.
-
-        Raises:
-            EngineFailure: The time limit has expired.
-        """
-        if self.is_expired:
-            raise EngineFailure("The run took longer than its time limit.", kind="timeout", retryable=True)
-        return None if self._deadline_s is None else self._deadline_s - self._clock.monotonic_s()
 
 
 class _Prepared(NamedTuple):
@@ -99,7 +73,7 @@ class TurnRunner:
         self._metrics = metrics
         self._tracing = tracing
 
-    async def play(self, run: HeldRun, recorder: TurnRecorder, events: RunEvents) -> Outcome:
+    async def play(self, attempt: Attempt) -> Outcome:
         """Execute the turn of a claimed run and return its outcome. The run's redactor must be current.
 
         Raises:
@@ -107,168 +81,130 @@ class TurnRunner:
 
         Whatever else is no error of the tree propagates, as does an outage of a server of ours.
         """
-        claim = run.claim
-        time_left = _TimeLeft(claim, self._clock)
+        run, journal, database = attempt.run, attempt.journal, self._work.database
         try:
-            engine = self._assembler.engine(claim)
-            claim = await within_budgets(self._work.database, claim, run.abort, recorder.journal(), recorder.budget)
-            recorder.allowance = TurnAllowance.of(self._work.database, claim, run.abort)
-            if claim.last_call is not None and recorder.budget is not None:
-                recorder.budget.begin_last_call(claim.last_call)
-            result = await self._run_engine(run, claim, engine, recorder, events, time_left)
+            engine = self._assembler.engine(attempt.claim)
+            attempt.rest = await within_budgets(database, run, journal.committed, journal.budget)
+            journal.allowance = TurnAllowance.of(database, run)
+            if attempt.rest.last_call is not None and journal.budget is not None:
+                journal.budget.begin_last_call(attempt.rest.last_call)
+            result = await self._run_engine(attempt, engine)
         except RunLost:
             raise
         except EngineFailure as error:
-            if time_left.is_expired:
-                return out_of_time(recorder.journal())
-            return failed(replace(EngineError.of(error), message=hide(error.message)), recorder.journal())
+            if attempt.time_left.is_expired:
+                return out_of_time(journal.committed)
+            return failed(replace(EngineError.of(error), message=hide(error.message)), journal.committed)
         except Unstorable as error:
             _log.exception("run.not_stored")
-            return not_stored(error, recorder.journal(), recorder.unwritten)
+            return not_stored(error, journal.committed, journal.unwritten)
         except NovaError as error:
             if is_outage(error):
                 raise
-            return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
-        return judge(run, result, recorder.final_step)
+            return failed(EngineError("unknown", hide(error.message), retryable=True), journal.committed)
+        return judge(run, result, journal.final_step)
 
-    async def _run_engine(  # noqa: PLR0917 - the parts of one attempt
-        self,
-        run: HeldRun,
-        claim: Claim,
-        engine: Engine,
-        recorder: TurnRecorder,
-        events: RunEvents,
-        time_left: _TimeLeft,
-    ) -> EngineResult:
+    async def _run_engine(self, attempt: Attempt, engine: Engine) -> EngineResult:
         """Run the engine; compact a conversation that is too long before the turn, between two steps, or on overflow.
 
         An overflow ends the turn if the conversation has not grown since the last compaction.
         """
-        model = self._assembler.model(claim)
-        recorder.compact_above_tokens = self._compactor.due_above_tokens(engine, model)
-        if self._compactor.is_due(claim, engine, model):
-            claim = await self._compact_early(run, claim, engine, recorder, events, time_left)
+        run, journal = attempt.run, attempt.journal
+        model = self._assembler.model(attempt.claim)
+        journal.compact_above_tokens = self._compactor.due_above_tokens(engine, model)
+        if self._compactor.is_due(attempt.claim, engine, model):
+            await self._compact_early(attempt, engine)
         compacted_before = False
         while True:
-            steps_before = recorder.steps_committed
-            prepared = await self._prepare(run, claim, recorder, time_left)
+            steps_before = journal.steps_committed
+            prepared = await self._prepare(attempt)
             result = await engine.run(
                 prepared.content,
                 prepared.options,
-                claim.agent.trust,
-                session_id=claim.session_id,
+                attempt.claim.agent.trust,
+                session_id=attempt.claim.session_id,
                 callbacks=prepared.listener,
                 abort=run.abort,
             )
-            recorder.note_result(result)
-            result = recorder.within_tree(prepared.redact(result))
-            if recorder.goes_on and result.stop_reason == "tool_use":
+            journal.note_result(result)
+            result = journal.within_tree(prepared.redact(result))
+            if journal.goes_on and result.stop_reason == "tool_use":
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted")
                 if run.stop_at_step:
                     return result
-                claim = await self._between_steps(run, claim, engine, recorder, events, time_left)
+                await self._go_on(attempt, engine)
                 continue
             if result.error is None or result.error.kind != "context_overflow":
                 return result
             try:
-                shorter = await self._compact(run, claim, engine, recorder, "overflow_recovery", events, time_left)
+                is_shorter = await self._compact(attempt, engine, "overflow_recovery")
             except EngineFailure:
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted", error=None)
                 raise
-            if shorter is claim or (compacted_before and recorder.steps_committed == steps_before):
+            if not is_shorter or (compacted_before and journal.steps_committed == steps_before):
                 return result
-            compacted_before, claim = True, shorter
+            compacted_before = True
 
-    async def _between_steps(  # noqa: PLR0917 - as above
-        self,
-        run: HeldRun,
-        claim: Claim,
-        engine: Engine,
-        recorder: TurnRecorder,
-        events: RunEvents,
-        time_left: _TimeLeft,
-    ) -> Claim:
-        """Return the claim of a turn that was stopped between two steps, as it goes on: shorter, or for one call."""
-        budget = recorder.budget
+    async def _go_on(self, attempt: Attempt, engine: Engine) -> None:
+        """Let a turn go on that was stopped between two steps: with a shorter conversation, or for one call."""
+        budget = attempt.journal.budget
         if budget is None or not budget.sums_up:
-            return await self._compact_early(run, claim, engine, recorder, events, time_left)
-        recorder.take_journal(await self._assembler.journal(claim, run.abort))
+            await self._compact_early(attempt, engine)
+            return
+        await self._reload(attempt)
         budget.begin_last_call(budget.reached)
-        return replace(claim, last_call=budget.reached)
+        attempt.rest = replace(attempt.rest, last_call=budget.reached)
 
-    async def _compact_early(  # noqa: PLR0917 - as above
-        self,
-        run: HeldRun,
-        claim: Claim,
-        engine: Engine,
-        recorder: TurnRecorder,
-        events: RunEvents,
-        time_left: _TimeLeft,
-    ) -> Claim:
-        """Return the claim with a shorter conversation, or unchanged if compaction fails: it may still fit."""
-        shorter = claim
+    async def _compact_early(self, attempt: Attempt, engine: Engine) -> None:
+        """Shorten the conversation, or leave it if compaction fails: it may still fit."""
+        is_shorter = False
         try:
-            shorter = await self._compact(run, claim, engine, recorder, "context_limit", events, time_left)
+            is_shorter = await self._compact(attempt, engine, "context_limit")
         except EngineFailure as error:
             _log.warning("run.not_compacted", error=error.message)
-        if shorter is claim and recorder.is_over_window:
+        if not is_shorter and attempt.journal.is_over_window:
             # Do not try again at each further step.
-            recorder.compact_above_tokens = None
-            recorder.take_journal(await self._assembler.journal(claim, run.abort))
-        return shorter
+            attempt.journal.compact_above_tokens = None
+            await self._reload(attempt)
 
-    async def _compact(  # noqa: PLR0917 - as above
-        self,
-        run: HeldRun,
-        claim: Claim,
-        engine: Engine,
-        recorder: TurnRecorder,
-        trigger: CompactionTrigger,
-        events: RunEvents,
-        time_left: _TimeLeft,
-    ) -> Claim:
-        """Return the claim with the compacted conversation, or unchanged if nothing can be summarized."""
-        model = self._assembler.model(claim)
-        turn_id = await self._compactor.compact(
-            run,
-            claim,
-            engine,
-            model=model,
-            journal=recorder.journal(),
-            trigger=trigger,
-            timeout_s=time_left.seconds(),
-            events=events,
-            allowance=recorder.allowance,
-        )
+    async def _compact(self, attempt: Attempt, engine: Engine, trigger: CompactionTrigger) -> bool:
+        """Compact the conversation. Return False if nothing can be summarized."""
+        model = self._assembler.model(attempt.claim)
+        turn_id = await self._compactor.compact(attempt, engine, model=model, trigger=trigger)
         if turn_id is None:
-            return claim
-        # Continue from committed state, as another worker would.
-        recorder.take_journal(await self._assembler.journal(claim, run.abort))
-        return replace(claim, parent_turn_id=turn_id, context_tokens=0)
+            return False
+        attempt.run.claim = replace(attempt.claim, parent_turn_id=turn_id, context_tokens=0)
+        await self._reload(attempt)
+        return True
 
-    async def _prepare(self, run: HeldRun, claim: Claim, recorder: TurnRecorder, time_left: _TimeLeft) -> _Prepared:
+    async def _reload(self, attempt: Attempt) -> None:
+        """Continue from committed state, as another worker would."""
+        turn_id = attempt.claim.turn_id
+        attempt.journal.reload(await persist(self._work.database, attempt.abort, lambda c: load_journal(c, turn_id)))
+
+    async def _prepare(self, attempt: Attempt) -> _Prepared:
+        run, journal = attempt.run, attempt.journal
         redactor = current_redactor()
         assert redactor is not None  # noqa: S101 - see `play`
-        listener, redact = recorder, _unchanged
-        if await self._assembler.learn_secrets(claim, redactor, run.abort):
-            listener = RedactedListener(recorder, redactor)
+        listener, redact = journal, _unchanged
+        if has_secrets := await self._assembler.learn_secrets(run, redactor):
+            listener = RedactedListener(journal, redactor)
             redact = listener.redact
-        recorder.announce_ended()
-        journal = restore_open_calls(recorder.journal(), redactor)
-        options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
-        options = replace(options, allowance=recorder.allowance)
-        if listener is not recorder and options.sessions is not None:
+        attempt.events.end_former_calls()
+        committed = restore_open_calls(journal.committed, redactor) if has_secrets else journal.committed
+        options = await self._assembler.options(attempt, committed)
+        if has_secrets and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
-        recorder.note_options(options)
-        if claim.place is not None:
+        journal.note_options(options)
+        if run.claim.place is not None:
             await persist_work(
-                self._work, run.abort, lambda tx: self._orchestrated.running(tx, claim), transaction=False
+                self._work, run.abort, lambda tx: self._orchestrated.running(tx, run.claim), transaction=False
             )
-        (message,) = with_notes([Message("user", claim.content)], recorder.refused)
+        (message,) = with_notes([Message("user", run.claim.content)], journal.refused)
         observed = ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock)
-        return _Prepared(message.content, _without_refused(options, recorder.refused), observed, redact)
+        return _Prepared(message.content, _without_refused(options, journal.refused), observed, redact)
 
 
 def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> EngineOptions:
@@ -281,3 +217,55 @@ def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> Engi
 
 def _unchanged(result: EngineResult) -> EngineResult:
     return result
+
+
+class CountedCalls(ForwardingListener):
+    """Counts the tool calls of a turn and its subagents by status."""
+
+    def __init__(self, to: TurnListener, metrics: Metrics) -> None:
+        super().__init__(to)
+        self._metrics = metrics
+
+    async def on_tool_result(self, call: ToolCall, summary: str) -> None:
+        """Count a call."""
+        self._metrics.tool_calls.labels(call.status).inc()
+        await self._to.on_tool_result(call, summary)
+
+    def subagent(self, call_id: str, name: str) -> TurnListener:
+        """Count the calls of a subagent as well."""
+        return CountedCalls(self._to.subagent(call_id, name), self._metrics)
+
+
+class ObservedTurn(CountedCalls):
+    """Records each step as a span, and counts tool calls.
+
+    A span lasts from the end of the previous step until the step is committed. Its parent is the current span. Steps of
+    a subagent are not steps of the run: only their calls are counted.
+    """
+
+    def __init__(self, to: TurnListener, *, tracing: Tracing, metrics: Metrics, clock: Clock) -> None:
+        super().__init__(to, metrics)
+        self._tracing = tracing
+        self._clock = clock
+        self._began_at = clock.now()
+
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Record the step."""
+        verdict = await self._to.on_step(step)
+        ended_at = self._clock.now()
+        self._tracing.record(
+            "nova.step",
+            start=self._began_at,
+            end=ended_at,
+            parent=None,
+            attributes={
+                "nova.step": step.index,
+                "nova.step.final": step.final,
+                "nova.step.tool_calls": len(step.tool_calls),
+                "gen_ai.response.model": step.model,
+                "gen_ai.usage.input_tokens": step.usage.input_tokens,
+                "gen_ai.usage.output_tokens": step.usage.output_tokens,
+            },
+        )
+        self._began_at = ended_at
+        return verdict
