@@ -4,8 +4,7 @@ from pydantic import ValidationError
 
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.wire import RunView, UsageView
-from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
-from nova_workers.domain.streams.rules.wire import LiveEvent
+from nova_workers.domain.streams.rules.wire import LiveEvent, RunEnding, message_digest
 
 
 def ended_view(before: RunView, final: LiveEvent | None) -> RunView | None:

@@ -69,7 +69,7 @@ def _calls(path: Path) -> Iterator[tuple[ast.Call, str]]:
 
 def test_the_ledger_takes_connections_and_leaves_transactions_to_its_callers() -> None:
     room, homes = ROOT / "nova_workers" / "ledger", ROOT / "nova_workers" / "domain"
-    parts_of_database = {room / name for name in ("database.py", "connections.py", "sessions.py", "work.py")}
+    parts_of_database = {room / f"{name}.py" for name in ("database", "connections", "sessions", "work", "persist")}
     ledger = {*room.rglob("*.py"), *homes.glob("*/sql.py"), *homes.glob("*/sql/**/*.py")}
     assert parts_of_database <= ledger
     assert len(ledger) > 100

@@ -32,9 +32,8 @@ from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.events import StreamEnd, Usage
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.rules.submit import Submitter
-from nova_workers.domain.streams.rules.buffer import to_json
-from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
-from nova_workers.domain.streams.rules.wire import encode
+from nova_workers.domain.streams.rules.publisher import to_json
+from nova_workers.domain.streams.rules.wire import RunEnding, encode, message_digest
 from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER, REHEARSED, RehearsalLedger, rehearsal
 from nova_workers.ledger.visibility import one_tenant
 from nova_workers.ledger.work import Silence, Work

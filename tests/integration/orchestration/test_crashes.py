@@ -24,8 +24,8 @@ from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.runs import Claim
 from nova_workers.domain.capabilities.rules import serving
 from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
-from nova_workers.domain.runs.rules import persist
 from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.ledger import persist
 from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault

@@ -16,7 +16,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.streaming.run_delivery import RunDelivery
+from api.streaming.following import RunDelivery
 from nova_workers.client.run_text import RunText
 from nova_workers.contracts import events as live
 from nova_workers.contracts.events import AFTER_LIVE, EventCursor, event_adapter

@@ -19,8 +19,8 @@ from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import Allowance, TokenPrice, TokenUsage, most_tokens
 from nova_workers.domain.orders.rules.prompts import PartPrompt
 from nova_workers.domain.orders.sql.parts import BegunPart, Grant, Spent, reserve_call
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.persist import persist
 
 _TRIES: Final = 2
 """The first answer, and one correction."""

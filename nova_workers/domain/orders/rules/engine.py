@@ -48,8 +48,8 @@ from nova_workers.domain.orders.rules.trail import record
 from nova_workers.domain.orders.sql.ends import TrailEntry
 from nova_workers.domain.orders.sql.parts import BegunPart, PartEnd, begin_part, end_part, settle_call, stored_part
 from nova_workers.domain.orders.sql.records import PartRow, list_parts, lock_order
-from nova_workers.domain.runs.rules.persist import persist, persist_work
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.persist import persist, persist_work
 from nova_workers.ledger.work import UnitOfWork, Work
 
 _log = structlog.get_logger(__name__)

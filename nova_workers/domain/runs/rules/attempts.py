@@ -23,7 +23,6 @@ from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import HoldPlan, Holds
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
 from nova_workers.domain.runs.rules.parents import resolve_parents
-from nova_workers.domain.runs.rules.persist import persist, persist_work
 from nova_workers.domain.runs.rules.suspects import SuspectRuns
 from nova_workers.domain.runs.rules.suspend import new_waits
 from nova_workers.domain.runs.rules.turns.attempt import Attempt, TimeLeft
@@ -40,6 +39,7 @@ from nova_workers.domain.threads.rules.lease import HeldRun, LeaseKeeper
 from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.domain.tool_policy.rules import CommandPolicy, ModeRules, ToolPolicy
 from nova_workers.domain.waits.sql.suspend import Suspended, suspend_run
+from nova_workers.ledger.persist import persist, persist_work
 from nova_workers.ledger.work import UnitOfWork, Work
 
 __all__ = ["AttemptRunner", "ExecutorParts", "RunReports"]

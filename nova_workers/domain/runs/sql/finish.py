@@ -13,7 +13,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.effects.sql import WAITS_FOR_EARLIER
 from nova_workers.domain.runs.sql.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
-from nova_workers.domain.runs.sql.step_rows import (
+from nova_workers.domain.runs.sql.journal import (
     ADD_USAGE,
     CALLS,
     FACTS,

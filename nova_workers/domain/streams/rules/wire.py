@@ -7,18 +7,25 @@ a plain run it also has ``"r"``, a `RunEnding`: for our processes, and never sen
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import orjson
 import structlog
+from pydantic import BaseModel, ConfigDict
 
-from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.events import EventCursor
+
+__all__ = ["FIELD", "Batch", "Continuity", "LiveEvent", "RunEnding", "decode", "encode", "is_final", "message_digest"]
 
 _log = structlog.get_logger(__name__)
 
 FIELD = b"p"
+_MAX_CHARS = 16_000
+"""A longer message is not worth its digest: the read costs less."""
 
 
 class LiveEvent(NamedTuple):
@@ -126,3 +133,32 @@ class Continuity:
             self.advance(event)
         if batch.events:
             yield batch
+
+
+class RunEnding(BaseModel):
+    """What a plain run has at its end and did not have when it was accepted, besides what its last event tells.
+
+    Plain is a run that succeeded, without an output by a schema, on a message that is one text.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    message: str
+    """The digest of the message that was answered: it may have been edited since it was accepted."""
+    agent_id: str
+    agent_version: int
+    turn_id: str
+    cancel_requested_at: datetime | None = None
+    """The time at which a run was canceled too late."""
+    started_at: datetime
+    finished_at: datetime
+
+
+def message_digest(content: Sequence[ContentBlock]) -> str | None:
+    """Return a digest of a message that is one text block of moderate size; None of any other."""
+    if len(content) != 1 or content[0].keys() != {"type", "text"} or content[0]["type"] != "text":
+        return None
+    text: str = content[0]["text"]
+    if len(text) > _MAX_CHARS:
+        return None
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

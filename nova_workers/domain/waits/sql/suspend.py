@@ -14,7 +14,7 @@ from nova_workers.contracts.runs import Claim, Doorbell, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
-from nova_workers.domain.runs.sql.step_rows import FACTS, FACTS_ROW, usage_values
+from nova_workers.domain.runs.sql.journal import FACTS, FACTS_ROW, usage_values
 from nova_workers.domain.waits.sql.questions import inbox_item
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_runs, insert_threads

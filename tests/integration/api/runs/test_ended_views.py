@@ -17,8 +17,7 @@ from nova_workers.base.config import Settings
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.domain.streams.rules.endings import message_digest
-from nova_workers.domain.streams.rules.wire import LiveEvent, decode, encode
+from nova_workers.domain.streams.rules.wire import LiveEvent, decode, encode, message_digest
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant

@@ -33,8 +33,8 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import Rejected, Unavailable
 from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.waits import Answer
-from nova_workers.domain.runs.rules import persist
 from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
+from nova_workers.ledger import persist
 from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault

@@ -30,10 +30,10 @@ from nova_workers.domain.orchestrations.sql.judgements import (
     unasked_tenants,
 )
 from nova_workers.domain.orchestrations.sql.rankings import Ranking, list_rankings
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.tenants.sql.settings import get_tenant
 from nova_workers.domain.usage.sql.budgets import spent_today
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.persist import persist
 
 JUDGE_INSTRUCTIONS: Final = (
     "You rate language models for a fleet of agents, which chooses models by your scores. You are given the models, "

@@ -23,7 +23,6 @@ from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry
 from nova_workers.domain.prompts.rules import event_words
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
 from nova_workers.domain.runs.sql.resume import Journal
@@ -34,6 +33,7 @@ from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.threads.rules.transcript import conversation
 from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.persist import persist
 from nova_workers.shell_sandbox import make_private
 
 __all__ = ["AgentDirectories", "TurnAssembler", "as_past", "past_turns"]
@@ -136,7 +136,7 @@ class TurnAssembler:
         """Return the options of an attempt: history, prompt, tools, limits.
 
         Args:
-            attempt: The attempt.
+            attempt: Its run, its rest of time and of budgets.
             committed: The committed part of its turn, as the engine is to read it.
 
         Raises:
@@ -240,7 +240,7 @@ class AgentDirectories:
         self._ceilings = CeilingRules.of(settings)
         self._private = PrivateFiles(settings.home, settings.workspace_root)
         self._seen: dict[tuple[str, str], tuple[str, float]] = {}
-        """By tenant and name: the path, and when it was seen."""
+        """The path of a directory, and when it was seen, by tenant and name."""
 
     def readable(self, claim: Claim) -> tuple[str, ...]:
         """Return the directories that a run's agent may only read: of one that writes in a directory of its own."""

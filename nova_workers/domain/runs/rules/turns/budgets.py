@@ -31,7 +31,6 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CallBound, TokenPrice, TokenUsage
 from nova_workers.domain.orchestrations.sql.budgets import report_used, take_last_call
 from nova_workers.domain.orchestrations.sql.open_trees import tree_shared, tree_spending
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.usage.sql.budgets import (
@@ -45,6 +44,7 @@ from nova_workers.domain.usage.sql.budgets import (
     spent_today,
 )
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.persist import persist
 
 __all__ = ["BudgetRest", "Granted", "TreeBudget", "TurnAllowance", "granted_tokens", "within_budgets"]
 
@@ -81,7 +81,7 @@ class BudgetRest:
 
 
 async def within_budgets(database: Database, run: HeldRun, journal: Journal, tree: TreeBudget | None) -> BudgetRest:
-    """Return what a run's budgets leave for its turn. Without budgets this costs nothing.
+    """Return the rest of a run's budgets for its turn. Without budgets this costs nothing.
 
     The master of an orchestration has the whole rest of its tree: its turn is stopped between two steps, and may then
     sum up. A turn that continues from a journal is warned of the tree's budget, as after its last step.
@@ -195,7 +195,7 @@ class TreeBudget:
         return used
 
     def take_notes(self) -> tuple[Message, ...]:
-        """Return what the model is to read before its next call. It is not kept: the next attempt warns again."""
+        """Return the notes to read before the next call. They are not kept: the next attempt warns again."""
         notes, self._notes = self._notes, []
         return tuple(Message("user", (text_block(note),)) for note in notes)
 
@@ -333,7 +333,7 @@ class TurnAllowance:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def _read_closed(self) -> ClosedUsage | None:
-        """Return what runs had cost that ended, as it was read recently; None without a budget of a day."""
+        """Return the cost of runs that ended, as it was read recently; None without a budget of a day."""
         now_s = asyncio.get_running_loop().time()
         if not self._run.claim.budgets.any:
             return None
@@ -434,7 +434,7 @@ class _Reserved:
 
 
 def _most(bound: CallBound, output_tokens: int) -> TreeSpending:
-    """Return what a call uses at most that may produce so many tokens."""
+    """Return the most that a call uses if it may produce so many tokens."""
     price = bound.price or TokenPrice(0.0, 0.0)
     usd = bound.input_tokens * price.input_usd + output_tokens * price.output_usd
     return TreeSpending(bound.input_tokens + output_tokens, usd)

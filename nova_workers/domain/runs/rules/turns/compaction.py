@@ -22,7 +22,6 @@ from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, E
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.runs.rules.turns.assembly import as_past, past_turns
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.threads.rules.sizes import content_chars
@@ -30,6 +29,7 @@ from nova_workers.domain.threads.rules.transcript import messages_of
 from nova_workers.domain.threads.sql.compaction import commit_compaction
 from nova_workers.domain.threads.sql.history import HistoryTurn
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.persist import persist
 
 _log = structlog.get_logger(__name__)
 

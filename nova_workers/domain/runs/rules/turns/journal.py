@@ -34,7 +34,6 @@ from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.domain.capabilities.rules.delegation import ASK_AGENT
 from nova_workers.domain.orchestrations.sql.permissions import is_allowed_always
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.domain.runs.rules.turns.budgets import TreeBudget, TurnAllowance
 from nova_workers.domain.runs.rules.turns.live import LiveEvents, SubagentEvents
@@ -44,6 +43,7 @@ from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.tool_policy.rules import ToolPolicy, Verdict, lasting_call
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.persist import persist
 
 __all__ = ["TurnJournal", "turn_facts"]
 
@@ -75,14 +75,14 @@ class TurnJournal(ForwardingListener):
         self.has_answered = False
         """Whether a response of the model was complete in this attempt."""
         self.steps_committed = 0
-        """In this attempt."""
+        """How many steps this attempt committed."""
         self.compact_above_tokens: int | None = None
         """Stop the turn between two steps once a response reports a longer conversation than this."""
         place = run.claim.place
         self.budget = None if place is None or not place.limits.has_budget else TreeBudget(run, place)
-        """Of the orchestration that the run's agent is part of."""
+        """The budget of the orchestration that the run's agent is part of."""
         self.allowance: TurnAllowance | None = None
-        """Of the budgets that the run shares with others."""
+        """The allowance of the budgets that the run shares with others."""
         self._summary: str | None = None
         """The result with which the agent of an orchestration declared its task complete."""
         self._run = run
@@ -198,7 +198,7 @@ class TurnJournal(ForwardingListener):
             raise RunLost("The lease may have expired before this call began.", run_id=claim.run_id)
 
     async def _is_allowed_always(self, tool_name: str, params: JsonObject) -> bool:
-        """Whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""
+        """Return whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""
         place, tenant_id = self._run.claim.place, self._run.claim.tenant_id
         if place is None:
             return False
@@ -313,14 +313,14 @@ class TurnJournal(ForwardingListener):
         return "stop" if stop or self._run.stop_at_step else "continue"
 
     def clears(self, step: int) -> bool:
-        """Whether the end of a step, or a wait in it, proves that the run does not end its process.
+        """Return whether the end of a step, or a wait in it, proves that the run does not end its process.
 
         What a lost worker began may be what ended it, so to close that proves nothing.
         """
         return self._run.claim.losses > 0 and step != self._reopened
 
     def _declared_summary(self, step: StepRecord) -> str | None:
-        """Return what the agent of an orchestration gave to `task_complete`: its turn ends with this step."""
+        """Return the summary that an agent of an orchestration gave to `task_complete`: its turn ends here."""
         if self._run.claim.place is None:
             return None
         done = (call for call in step.tool_calls if call.tool_name == TASK_COMPLETE and call.status == "completed")
@@ -342,7 +342,7 @@ class TurnJournal(ForwardingListener):
         return self.is_over_window or (self.budget is not None and self.budget.sums_up)
 
     def _is_over_window(self, step: StepRecord) -> bool:
-        """Whether the conversation comes near the window and enough steps have passed since the last compaction."""
+        """Return whether the conversation nears the window, and enough steps have passed since the last compaction."""
         if self.compact_above_tokens is None or self._steps_since_summary < _LEAST_STEPS:
             return False
         return step.usage.total_tokens > self.compact_above_tokens
@@ -354,7 +354,7 @@ class TurnJournal(ForwardingListener):
         return (*(item.message for item in absorbed), *notes)
 
     def _note_commit(self) -> None:
-        """The ledger has the usage of every call so far, in place of what was reserved for them."""
+        """Note that the ledger has the usage of every call so far, in place of what was reserved for them."""
         if self.allowance is not None:
             self.allowance.committed()
 

@@ -24,8 +24,8 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail, detail_of
 from nova_workers.domain.runs.sql.journal import Absorbed
 from nova_workers.domain.runs.sql.resume import Journal
-from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
 from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvents
+from nova_workers.domain.streams.rules.wire import RunEnding, message_digest
 from nova_workers.domain.waits.sql.suspend import NewWait
 
 __all__ = ["LiveEvents", "SubagentEvents", "ToldText"]
@@ -325,7 +325,7 @@ def _emit_end(stream: RunEvents, call: ToolCall, summary: str, agent: str | None
 
 
 def _ending(claim: Claim, finish: Finish, finished: Finished) -> RunEnding | None:
-    """Return what those who wait for a plain run need; None of another, which they read."""
+    """Return the record for those who wait for a plain run; None of another run, which they read."""
     digest = message_digest(claim.content) if finish.status == "succeeded" and finish.output is None else None
     if digest is None or storable(finish.text) != finish.text:
         return None

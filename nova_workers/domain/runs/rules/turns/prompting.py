@@ -21,11 +21,11 @@ from nova_workers.domain.prompts.rules import (
     storage_words,
 )
 from nova_workers.domain.prompts.rules.task import task_section
-from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.skills.rules.service import loads_on_demand, skills_words
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.threads.sql.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.persist import persist
 
 _MEMORY = "memory"
 _MEMORY_LIST = "memory_list"
@@ -62,7 +62,7 @@ class Prompter:
         The ledger is queried only if the agent may read memories or has skills, or the thread has a task.
 
         Args:
-            run: The run.
+            run: Its claim, and what ends the wait for an unavailable database.
             cwd: The agent's working directory, if it has one.
             servers: The tool servers that the run has, by name.
             readable: See `EngineOptions.readable`.

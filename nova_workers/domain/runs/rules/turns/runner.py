@@ -29,7 +29,6 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.domain.runs.rules.failures import is_outage
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
-from nova_workers.domain.runs.rules.persist import persist, persist_work
 from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.runs.rules.turns.budgets import TurnAllowance, within_budgets
@@ -37,6 +36,7 @@ from nova_workers.domain.runs.rules.turns.compaction import Compactor
 from nova_workers.domain.runs.rules.turns.outcome import Outcome, failed, judge, not_stored, out_of_time
 from nova_workers.domain.runs.rules.turns.redaction import RedactedListener, RedactedSessions, restore_open_calls
 from nova_workers.domain.runs.sql.resume import load_journal
+from nova_workers.ledger.persist import persist, persist_work
 from nova_workers.ledger.work import Work
 
 _log = structlog.get_logger(__name__)
