@@ -31,8 +31,6 @@ from ..boundary import until_gone
 from ..errors import CursorFromTheFuture
 from .run_watch import RunWatch, Wake
 
-__all__ = ["Ending", "ExpectedEnd", "Follower", "RunDelivery", "RunFollower", "Target", "Waited", "until_first"]
-
 _log = structlog.get_logger(__name__)
 
 Ending = Literal["over", "gone", "closing"]

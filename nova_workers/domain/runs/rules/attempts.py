@@ -42,8 +42,6 @@ from nova_workers.domain.waits.sql.suspend import Suspended, suspend_run
 from nova_workers.ledger.persist import persist, persist_work
 from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["AttemptRunner", "ExecutorParts", "RunReports"]
-
 _log = structlog.get_logger(__name__)
 
 _AFTER_OUTAGE_S = 1.0

@@ -20,27 +20,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 
-__all__ = [
-    "ADD_USAGE",
-    "CALLS",
-    "CALL_COLUMNS",
-    "FACTS",
-    "FACTS_ROW",
-    "MESSAGES",
-    "MESSAGE_COLUMNS",
-    "UNCOUNTED",
-    "Absorbed",
-    "call_rows",
-    "commit_calls",
-    "commit_refused",
-    "commit_result",
-    "commit_step",
-    "facts_values",
-    "message_rows",
-    "seal_call",
-    "usage_values",
-]
-
 MESSAGE_COLUMNS = "id text, seq int, step int, kind text, role text, content jsonb, event_id text, used jsonb"
 CALL_COLUMNS = (
     "id text, call_id text, step int, sequence int, tool_name text, params jsonb, status text, result jsonb, "

@@ -32,8 +32,6 @@ from nova_workers.contracts.events import Event, EventCursor, Reasoning, StreamE
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.domain.streams.rules.wire import FIELD, RunEnding, encode
 
-__all__ = ["EventPublisher", "RunEvents", "TreeSource", "to_json"]
-
 _log = structlog.get_logger(__name__)
 
 _MAX_NEWS = 10_000

@@ -19,8 +19,6 @@ from pydantic import BaseModel, ConfigDict
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.events import EventCursor
 
-__all__ = ["FIELD", "Batch", "Continuity", "LiveEvent", "RunEnding", "decode", "encode", "is_final", "message_digest"]
-
 _log = structlog.get_logger(__name__)
 
 FIELD = b"p"

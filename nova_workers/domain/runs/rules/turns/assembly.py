@@ -36,8 +36,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.persist import persist
 from nova_workers.shell_sandbox import make_private
 
-__all__ = ["AgentDirectories", "TurnAssembler", "as_past", "past_turns"]
-
 BoundT = TypeVar("BoundT", int, float)
 
 _LEAST_REASONING_S = 0.001

@@ -13,8 +13,6 @@ from nova_workers.domain.runs.rules.turns.journal import TurnJournal
 from nova_workers.domain.runs.rules.turns.live import LiveEvents
 from nova_workers.domain.threads.rules.lease import HeldRun
 
-__all__ = ["Attempt", "TimeLeft"]
-
 
 class TimeLeft:
     """The rest of a run's time: of its agent's limit, and of its orchestration's budget."""

@@ -46,8 +46,6 @@ from nova_workers.domain.usage.sql.budgets import (
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.persist import persist
 
-__all__ = ["BudgetRest", "Granted", "TreeBudget", "TurnAllowance", "granted_tokens", "within_budgets"]
-
 _WARNINGS: Final = (
     (80, "Finish what matters most, start nothing new, and sum up in time."),
     (50, "Plan the rest of the work with what is left."),

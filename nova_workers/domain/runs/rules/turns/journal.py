@@ -45,8 +45,6 @@ from nova_workers.domain.tool_policy.rules import ToolPolicy, Verdict, lasting_c
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.persist import persist
 
-__all__ = ["TurnJournal", "turn_facts"]
-
 _log = structlog.get_logger(__name__)
 
 _LEAST_STEPS = 2

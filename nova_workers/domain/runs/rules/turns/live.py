@@ -28,8 +28,6 @@ from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvent
 from nova_workers.domain.streams.rules.wire import RunEnding, message_digest
 from nova_workers.domain.waits.sql.suspend import NewWait
 
-__all__ = ["LiveEvents", "SubagentEvents", "ToldText"]
-
 _log = structlog.get_logger(__name__)
 
 _Status = Literal["started", "running", "completed", "failed", "interrupted"]
