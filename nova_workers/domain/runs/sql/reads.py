@@ -231,6 +231,9 @@ async def find_waiting(connection: Connection, run_ids: Sequence[str]) -> dict[s
     return {row["id"]: SuspendedRun(row["attempt"], row["asks"]) for row in rows}
 
 
+_USAGE = tuple(UsageView.model_fields)
+
+
 def _view(row: Row) -> RunView:
     error = None
     if row["error_kind"] is not None:
@@ -244,7 +247,8 @@ def _view(row: Row) -> RunView:
         waiting_for=_waiting_for(row),
         hold=_hold(row),
         error=error,
-        usage=None if row["input_tokens"] is None else UsageView(**row),
+        # By its own names: the row has eight times as many, which cost 3 µs of each request that waits for a run.
+        usage=None if row["input_tokens"] is None else UsageView(**{name: row[name] for name in _USAGE}),
     )
 
 
