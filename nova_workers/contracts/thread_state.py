@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-import orjson
 from pydantic import AfterValidator
+from pydantic_core import PydanticSerializationError, to_json
 
-from nova_workers.contracts.content import JsonObject, text_of
+from nova_workers.contracts.content import JsonObject, is_storable_integer, text_of
 from nova_workers.contracts.events import StateChange
 from nova_workers.contracts.steps import ToolCall
 
@@ -27,11 +27,12 @@ def size_problem(document: JsonObject) -> str | None:
     """Return the reason why a document is too large or too deep; None if it is neither."""
     if _is_deeper(document, MAX_STATE_DEPTH):
         return f"it nests deeper than {MAX_STATE_DEPTH} levels"
-    try:
-        size_bytes = len(orjson.dumps(document))
-    except TypeError:
-        # orjson takes integers of 64 bits.
+    if _has_wide_integer(document):
         return "it has a number of more than 64 bits"
+    try:
+        size_bytes = len(to_json(document))
+    except PydanticSerializationError:
+        return "it has half of a surrogate pair, which is no character"
     return None if size_bytes <= MAX_STATE_BYTES else f"it has {size_bytes:,} bytes; at most {MAX_STATE_BYTES:,} fit"
 
 
@@ -92,6 +93,13 @@ def state_change(call: ToolCall, *, agent: str | None = None) -> StateChange | N
         agent=agent,
         at=call.completed_at,
     )
+
+
+def _has_wide_integer(value: Any) -> bool:
+    """Return whether an integer has more than 64 bits, in a value whose depth is bounded."""
+    if isinstance(value, dict | list):
+        return any(map(_has_wide_integer, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and not is_storable_integer(value)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

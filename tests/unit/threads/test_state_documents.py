@@ -53,7 +53,9 @@ def test_a_document_is_bounded_in_bytes_and_levels() -> None:
     assert "bytes" in (size_problem({"a": fitting["a"] + "x"}) or "")
     assert size_problem(_nested(MAX_STATE_DEPTH)) is None
     assert "levels" in (size_problem(_nested(MAX_STATE_DEPTH + 1)) or "")
-    assert "64 bits" in (size_problem({"a": 2**70}) or "")
+    assert "64 bits" in (size_problem({"a": [{"b": 2**70}]}) or "")
+    assert size_problem({"a": [-(2**63), 2**64 - 1, True, 1.5, None]}) is None
+    assert "surrogate" in (size_problem({"a": "\ud800"}) or "")
 
 
 def _call(params: dict[str, Any], result: str, status: ToolCallStatus = "completed", name: str = "state") -> ToolCall:
