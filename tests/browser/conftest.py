@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -20,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of this folder on the loop of the fixtures that they share; skip them without a browser."""
     why = missing()
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/browser/"):
             item.add_marker(pytest.mark.asyncio(loop_scope=_LOOP), append=False)
             item.add_marker(pytest.mark.fleet)
             if why is not None:

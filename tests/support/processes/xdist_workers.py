@@ -13,7 +13,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -30,11 +30,16 @@ def forked_interpreter(paths: Sequence[str]) -> Generator[str]:
 
 
 class _ModulesOnly:
-    """A plugin of pytest that leaves each module without tests: only its import is wanted."""
+    """A plugin of pytest that leaves each module without tests but for properties: only its import is wanted.
+
+    With the first property, Hypothesis reads the constants of all modules, which takes a third of a collection. Workers
+    have them then.
+    """
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
-        return []
+    def pytest_pycollect_makeitem(self, obj: object) -> list[pytest.Item] | None:
+        # As Hypothesis itself does; pytest must be the first to import it.
+        return None if isinstance(obj, FunctionType) and hasattr(obj, "is_hypothesis_test") else []
 
 
 def _import_tests() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -27,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of this folder on the browser's loop; skip them without a browser."""
     why = missing()
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/integration/console/browser/"):
             item.add_marker(pytest.mark.asyncio(loop_scope=LOOP), append=False)
             if why is not None:
                 item.add_marker(pytest.mark.skip(reason=why))
