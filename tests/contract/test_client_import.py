@@ -10,7 +10,7 @@ MOST_TIMES_LIBRARIES = 6.5
 """Of the time that its two libraries take: about 0.45 s where they take 0.07 s. A busy machine is slower with both."""
 
 ALLOWED = frozenset(
-    "annotated_types anyio certifi h11 httpcore2 httpx2 idna nova_workers orjson pydantic pydantic_core rfc8785 "
+    "annotated_types anyio certifi h11 httpcore2 httpx2 idna nova_workers pydantic pydantic_core rfc8785 "
     "truststore typing_extensions typing_inspection".split()
 )
 """Top-level packages that may be loaded, beside the standard library."""
