@@ -37,7 +37,7 @@ suite: $(DEV)
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench and not long"
 
 test-long: $(DEV) aimock programs ## The tests that show at more points what the others show, and properties with more examples
-	HYPOTHESIS_PROFILE=thorough TEST_EXAMPLES=300 $(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "long or hypothesis"
+	HYPOTHESIS_PROFILE=thorough TEST_EXAMPLES=300 FUZZED_ORDERS=1000 $(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "long or hypothesis"
 
 chaos: $(DEV) ## Break a fleet at random and check every promise (SECONDS=600 SEED=7, or SCENARIO=name; ARGS=--list)
 	$(BIN)/python -m tests.chaos.runner $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \

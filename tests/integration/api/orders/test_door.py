@@ -35,7 +35,7 @@ from tests.support.data.order_policies import POLICY
 from tests.support.data.work_orders import EXAMPLES, example_order
 from tests.support.servers.asgi import serving
 
-FUZZED = int(os.environ.get("FUZZED_ORDERS", "400"))
+FUZZED = int(os.environ.get("FUZZED_ORDERS", "200"))
 """Orders of the property test."""
 _AT_ONCE = 8
 CANARY = "the text of a person"
@@ -138,6 +138,7 @@ async def test_extensions_that_are_not_known_change_nothing(api: Api, order_secr
     assert CANARY not in str(found.order)
 
 
+@pytest.mark.hypothesis
 @proves("order.refused")
 async def test_a_fuzzed_order_always_gets_a_result_and_no_text_of_it_is_shown(
     api: Api, order_secret: str, logs: list[MutableMapping[str, Any]]
