@@ -45,7 +45,7 @@ def _keys_used(server: ModelServer) -> list[str]:
 
 
 def _shared(limiter: RateLimiter | None = None, **policy: Any) -> Resilience:
-    numbers = replace(Policy(max_retries=1, backoff_s=0.01, rate_cooldown_s=60.0), **policy)
+    numbers = replace(Policy(max_retries=1, backoff_s=0.01, rate_cooldown_s=600.0, auth_cooldown_s=300.0), **policy)
     return Resilience(numbers, SharedHealth(None, numbers, time.monotonic), limiter or RateLimiter({}))
 
 
