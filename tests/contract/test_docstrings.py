@@ -40,19 +40,22 @@ class Finding(NamedTuple):
     text: str
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.stmt | ast.Module | None, ast.Constant]]:
+_Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _docstrings(definition: _Definition) -> Iterator[tuple[_Definition | None, ast.Constant]]:
     """Yield each docstring with the definition that it begins; those of attributes and constants with None."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for place, each in enumerate(node.body):
-                match each:
-                    case ast.Expr(value=ast.Constant(value=str()) as text):
-                        yield (node if place == 0 else None), text
-                    case _:
-                        pass
+    for place, each in enumerate(definition.body):
+        match each:
+            case ast.Expr(value=ast.Constant(value=str()) as text):
+                yield (definition if place == 0 else None), text
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from _docstrings(each)
+            case _:
+                pass
 
 
-def _is_function(node: ast.stmt | ast.Module | None) -> bool:
+def _is_function(node: _Definition | None) -> bool:
     """Whether it is a function and no property, which is described by what it is."""
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not any(
         "property" in ast.unparse(each) for each in node.decorator_list
@@ -71,7 +74,7 @@ def _words(text: str) -> set[str]:
     return {word.removesuffix("s") for word in re.findall(r"[a-z]{2,}", text.lower())}
 
 
-def _problems(owner: ast.stmt | ast.Module | None, text: str) -> Iterator[tuple[str, str]]:
+def _problems(owner: _Definition | None, text: str) -> Iterator[tuple[str, str]]:
     sentence = " ".join(re.split(r"(?<=[.:])\s", text.strip(), maxsplit=1)[0].split())
     if re.match(r"(?:Return|Yield) what\b", sentence):
         yield "does not name what is returned", sentence
