@@ -28,7 +28,7 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
-from nova_workers.domain.capabilities.rules.seam import DeclaredServer
+from nova_workers.domain.capabilities.rules.seam import ClientServer, DeclaredServer
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 
 Probe = Callable[[float], Awaitable[str | None]]
@@ -139,7 +139,7 @@ class DeferredToolServer:
         """
         await self._deferred.get()
 
-    async def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
+    async def __call__(self, declared: DeclaredServer | ClientServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
         serve = self._deferred.made or await self._deferred.get()
         server: InProcessMcpServer = await serve(declared)

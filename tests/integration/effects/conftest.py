@@ -70,7 +70,7 @@ def make_runner(database: Database, metrics: Metrics) -> MakeRunner:
             settings or EffectSettings(),
             leases=leases or RunSettings(),
             effects=[
-                Effect(kind, "succeeded", handler, prepares_all=prepares_all) for kind, handler in handlers.items()
+                Effect(kind, "searchable", handler, prepares_all=prepares_all) for kind, handler in handlers.items()
             ],
             clock=SystemClock(),
             metrics=metrics,

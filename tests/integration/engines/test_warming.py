@@ -25,7 +25,7 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Claim, Finish, Finished
 from nova_workers.domain.agents.sql.records import create_agent, delete_agent
 from nova_workers.domain.capabilities.rules.seam import input_schema
-from nova_workers.domain.runs.rules import attempt
+from nova_workers.domain.runs.rules import attempts
 from nova_workers.domain.streams.rules.wire import LiveEvent
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER
@@ -127,13 +127,13 @@ async def test_rehearsed_turns_are_rolled_back_and_leave_nothing_behind(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[str] = []
-    finish_run = attempt.finish_run
+    finish_run = attempts.finish_run
 
     async def noting(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
         ended.append(f"{finish.status}: {finish.text}")
         return await finish_run(connection, claim, finish, seq=seq)
 
-    monkeypatch.setattr(attempt, "finish_run", noting)
+    monkeypatch.setattr(attempts, "finish_run", noting)
     worker = build_worker(settings.model_copy(update={"default_engine": "scripted"}))
     assert await worker.schema.look()
     before = await _everything(worker)
