@@ -69,7 +69,7 @@ for the first model call of the run: the later ones are free, so that the model 
     temperature=BOUND,
     max_output_tokens=BOUND,
     output_schema=MESSAGE,
-    tool_choice=FREE,
+    tool_choice=PARTS,
 )
 class RunOptions(Body):
     """What one run has beside its agent's configuration. Every part is optional.

@@ -24,6 +24,7 @@ from pydantic import (
 from nova_workers.base.errors import Outage
 from nova_workers.base.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, PARTS, authored
 from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import ContentBlock
 
@@ -220,6 +221,11 @@ class RunAnswer(Answer):
     """The wait that is answered, if the run has several."""
 
 
+@authored(
+    tool_call_id=ADDRESSEE,
+    content=MESSAGE,
+    is_error=FREE,
+)
 class ToolResult(Body):
     """The result of a call that the caller of a run executed."""
 
@@ -230,6 +236,9 @@ class ToolResult(Body):
     """Whether the call failed; the content then says why."""
 
 
+@authored(
+    results=PARTS,
+)
 class ToolResults(Body):
     """Results of calls that a run waits for, in any order: of all of them, or of some."""
 

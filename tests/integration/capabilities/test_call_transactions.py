@@ -48,7 +48,7 @@ _SPEC = {
     "name": "Boss",
     "engine": "scripted",
     "trust": "controlled",
-    "capabilities": {name: {} for name in (*_GRANTS, "triggers", "user", "audio")},
+    "capabilities": {name: {} for name in (*_GRANTS, "triggers", "user", "audio", "state")},
     "responsibilities": [{"title": "Sweep", "content": "The yard."}, {"title": "Cook", "content": "Soup."}],
 }
 
@@ -127,6 +127,7 @@ _ARGUMENTS: dict[str, Callable[[Make], Awaitable[dict[str, Any]]]] = {
     "self_add_responsibility": lambda _: _given(title="Sing", content="Loud."),
     "self_update_responsibility": lambda _: _given(title="Sweep", content="The street."),
     "self_remove_responsibility": lambda _: _given(title="Cook"),
+    "state": lambda _: _given(action="merge", value={"step": 1}),
     "task_create": lambda _: _given(**_TASK),
     "task_update": lambda make: _of_task(make, title="Paint it"),
     "task_complete": lambda make: _of_task(make, outcome="Done."),
