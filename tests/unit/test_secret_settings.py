@@ -44,7 +44,8 @@ def test_a_key_of_another_form_stops_the_process_and_is_not_printed(
 
 
 def test_the_values_of_secret_settings_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NOVA_SECRETS__KEYS", json.dumps([f"2027:{GOOD}"]))
+    like_a_url = f"main:{b64encode(bytes([255] * 32)).decode()}"
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", json.dumps([f"2027:{GOOD}", like_a_url]))
     monkeypatch.setenv("NOVA_DATABASE_URL", "postgresql://nova:a-long-password-1@db/nova")
     monkeypatch.setenv("NOVA_REDIS_URL", "redis://cache:6379/0")
     monkeypatch.setenv(
@@ -53,5 +54,6 @@ def test_the_values_of_secret_settings_are_known_by_name(monkeypatch: pytest.Mon
     values = secret_values(load_settings())
     assert values["NOVA_DATABASE_URL"] == "a-long-password-1"
     assert values["NOVA_SECRETS__KEYS__0"] == f"2027:{GOOD}"
+    assert values["NOVA_SECRETS__KEYS__1"] == like_a_url
     assert "local-key-12345" in values.values()
     assert "NOVA_REDIS_URL" not in values
