@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 
+from nova_workers.base.child_process import Bounds, run_child
 from nova_workers.base.errors import InvalidInput, NovaError
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.validation import place_of, problem_of
@@ -19,10 +21,10 @@ from nova_workers.cli.command import Session
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.run_options import ClientTool
-from nova_workers.contracts.waits import CallClientTool, ToolResult, ToolResults
+from nova_workers.contracts.waits import MAX_WAIT_S, CallClientTool, ToolResult, ToolResults
 
-_MOST_BYTES: Final = 1_000_000
-"""How much of a command's output is kept."""
+_OUTPUT_BYTES: Final = 100_000
+"""How much of a command's output is the result."""
 _MOST_AT_ONCE: Final = 8
 
 
@@ -99,29 +101,25 @@ class LocalTools:
     async def _execute(self, run_id: str, call_id: str, command: list[str], params: dict[str, Any]) -> None:
         async with self._room:
             text, failed = await _run(command, json.dumps(params).encode())
+        give = self.session.client.runs.give_results
         result = ToolResult(tool_call_id=call_id, content=text, is_error=failed)
         try:
-            await self.session.client.runs.give_results(run_id, ToolResults(results=[result]))
+            try:
+                await give(run_id, ToolResults(results=[result]))
+            except InvalidInput as error:
+                refused = result.model_copy(update={"content": error.message, "is_error": True})
+                await give(run_id, ToolResults(results=[refused]))
         except NovaError as error:
             # Another program was first, the time was over, the run was canceled, or the API does not answer.
             self.session.out.note(f"The result of {command[0]} was not taken: {error.message}", "yellow")
 
 
 async def _run(command: list[str], given: bytes) -> tuple[str, bool]:
-    """Run a command; return its output, or what it says of its failure, and whether it failed."""
-    pipe = asyncio.subprocess.PIPE
+    """Run a command; return what it wrote, and whether it failed."""
+    bounds = Bounds(MAX_WAIT_S, _OUTPUT_BYTES)
     try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+        done = await run_child(command, bounds, env=os.environ, given=given, with_errors=True)
     except OSError as error:
         return f"{command[0]} could not be started: {error.strerror}.", True
-    try:
-        output, errors = await process.communicate(given)
-    except asyncio.CancelledError:
-        if process.returncode is None:
-            process.kill()
-        raise
-    text = output[:_MOST_BYTES].decode("utf-8", "replace").strip()
-    if process.returncode == 0:
-        return text, False
-    why = errors[-_MOST_BYTES:].decode("utf-8", "replace").strip() or text
-    return f"{command[0]} failed (status {process.returncode}): {why}", True
+    text = done.text().strip()
+    return (text, False) if done.exit_code == 0 else (f"{command[0]} failed (status {done.exit_code}): {text}", True)
