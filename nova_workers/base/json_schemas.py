@@ -28,6 +28,7 @@ from nova_workers.base.child_process import Bounds, run_child
 
 _MAX_SCHEMA_BYTES: Final = 200_000
 _MAX_DEPTH: Final = 64
+_WHY_CHARS: Final = 200
 _MAX_NODES: Final = 10_000
 _MAX_PATTERNS: Final = 100
 _MAX_PATTERN_CHARS: Final = 4_000
@@ -123,6 +124,15 @@ class JsonSchema:
         if done.exit_code != 0:
             return [SchemaProblem((), "it takes too much time or memory to check", "$schema")]
         return [SchemaProblem(tuple(path), message, keyword) for path, message, keyword in orjson.loads(done.head)]
+
+
+def schema_problem(schema: Mapping[str, Any], place: str) -> tuple[str, str] | None:
+    """Return where the first error of a schema is, below its own place, and what is wrong; None without an error."""
+    try:
+        JsonSchema(schema)
+    except InvalidSchema as error:
+        return ".".join([place, *map(str, error.path)]), f"it is no JSON schema: {error.why[:_WHY_CHARS]}"
+    return None
 
 
 def _check_bounds(schema: Mapping[str, Any]) -> None:

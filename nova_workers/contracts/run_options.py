@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from nova_workers.base.vocabulary import EngineName
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import BOUND, FREE, MESSAGE, PARTS, authored
 from nova_workers.contracts.bodies import Body
@@ -117,12 +116,12 @@ class RunOptions(Body):
         return agent.model_copy(update=replaced) if replaced else agent
 
 
-LACKING_OPTIONS: Final[Mapping[EngineName, frozenset[str]]] = {
+LACKING_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
     "claude_agent": frozenset({"temperature", "tool_choice"}),
     "codex": frozenset({"temperature", "max_output_tokens", "tool_choice"}),
     "gemini": frozenset({"temperature", "max_output_tokens", "tool_choice"}),
 }
-"""Options of a run that an engine cannot have, since its program has no such option."""
+"""Options of a run that engines cannot have, by the engine: their programs have no such option."""
 
 
 def _repeated(tools: tuple[ClientTool, ...]) -> Iterator[tuple[int, str]]:

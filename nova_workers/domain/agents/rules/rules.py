@@ -6,10 +6,9 @@ import posixpath
 from collections.abc import Collection, Iterable
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.json_schemas import schema_problem
 from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
-from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.run_options import LACKING_OPTIONS
 from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT
 
@@ -67,8 +66,8 @@ def check_spec(spec: AgentSpec) -> None:
         _check_unique(f"subagents.{name}.tools", helper.tools or ())
     if spec.temperature is not None:
         _check_temperature(spec)
-    if spec.output_schema is not None:
-        _check_schema(spec.output_schema)
+    if spec.output_schema is not None and (problem := schema_problem(spec.output_schema, "output_schema")):
+        raise _wrong(*problem)
 
 
 def _check_temperature(spec: AgentSpec) -> None:
@@ -132,14 +131,6 @@ def _check_unique(field: str, names: Iterable[str]) -> None:
         if name in seen:
             raise _wrong(f"{field}.{index}", f"{_quoted(name)} is there twice")
         seen.add(name)
-
-
-def _check_schema(schema: JsonObject) -> None:
-    try:
-        JsonSchema(schema)
-    except InvalidSchema as error:
-        field = ".".join(["output_schema", *map(str, error.path)])
-        raise _wrong(field, f"it is no JSON schema: {error.why[:_QUOTE_CHARS]}") from error
 
 
 def _wrong(field: str, why: str) -> InvalidInput:

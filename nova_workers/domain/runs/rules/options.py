@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.json_schemas import schema_problem
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import TAKEN_NAMES
@@ -13,8 +13,6 @@ from nova_workers.contracts.run_options import LACKING_OPTIONS, NamedTool, RunOp
 from nova_workers.contracts.runs import Submission
 from nova_workers.domain.runs.sql.submit import addressed_agent
 from nova_workers.ledger.database import Connection
-
-_ERROR_CHARS = 200
 
 
 class KnownTools(Protocol):
@@ -65,8 +63,7 @@ class OptionRules:
 
     def _check_engine(self, spec: AgentSpec, options: RunOptions) -> None:
         engine = spec.engine or self._default_engine
-        lacking = next((lacks for name, lacks in LACKING_OPTIONS.items() if name == engine), frozenset[str]())
-        for field in sorted(lacking & options.model_fields_set):
+        for field in sorted(LACKING_OPTIONS.get(engine, frozenset()) & options.model_fields_set):
             raise _wrong(field, f"the agent's engine {engine!r} has no such option; leave it out, or use another agent")
         if spec.thinking_budget_tokens is None:
             return
@@ -84,11 +81,9 @@ class OptionRules:
 
 
 def _check_schema(schema: JsonObject, field: str) -> None:
-    try:
-        JsonSchema(schema)
-    except InvalidSchema as error:
-        where = ".".join([field, *map(str, error.path)])
-        raise _wrong(where, f"it is no JSON schema: {error.why[:_ERROR_CHARS]}") from error
+    problem = schema_problem(schema, field)
+    if problem is not None:
+        raise _wrong(*problem)
 
 
 def _wrong(field: str, why: str) -> InvalidInput:

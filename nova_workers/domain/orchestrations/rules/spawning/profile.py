@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nova_workers.base.errors import AgentSpawnError
-from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.json_schemas import schema_problem
 from nova_workers.base.vocabulary import ReasoningEffort
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
@@ -21,7 +21,6 @@ from nova_workers.domain.prompts.rules.orchestration import expert_words, master
 
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
-_QUOTE_CHARS = 200
 _THINKING_TOKENS: Mapping[ReasoningEffort, int | None] = {
     "none": None,
     "minimal": 1_024,
@@ -100,13 +99,9 @@ def check_output_schema(schema: JsonObject | None) -> None:
     Raises:
         AgentSpawnError: It is no JSON schema.
     """
-    if schema is None:
-        return
-    try:
-        JsonSchema(schema)
-    except InvalidSchema as error:
-        field = ".".join(["output_schema", *map(str, error.path)])
-        raise AgentSpawnError(f"{field}: it is no JSON schema: {error.why[:_QUOTE_CHARS]}.") from error
+    problem = None if schema is None else schema_problem(schema, "output_schema")
+    if problem is not None:
+        raise AgentSpawnError(f"{problem[0]}: {problem[1]}.")
 
 
 def _instructions(owner: AgentSpec, request: SpawnRequest, config: OrchestrationConfig) -> str:

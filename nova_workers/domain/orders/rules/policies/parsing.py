@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.json_schemas import schema_problem
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.orders import PolicyDocument
 
@@ -41,10 +41,9 @@ def _schemas(policy: PolicyDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _schema_problems(place: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    try:
-        JsonSchema(schema)
-    except InvalidSchema as error:
-        yield ".".join([place, *map(str, error.path)]), f"it is no JSON schema: {error.why[:200]}"
+    problem = schema_problem(schema, place)
+    if problem is not None:
+        yield problem
 
 
 def _refusal(problems: list[tuple[str, str]]) -> InvalidInput:
