@@ -1,6 +1,6 @@
 """What the errors of providers mean, for every engine: verdicts, and the tables that lead to them.
 
-A provider's table is data in the room of its engine. `VerdictTable.of` is the only reader.
+A provider's table is data in the room of its engine. `VerdictTable.of` is the only reader of its verdicts.
 """
 
 import re
@@ -72,7 +72,7 @@ NOT_TAKEN: Final = re.compile(
 )
 """How providers say that a model does not take an option."""
 
-ABOUT_MEDIA: Final = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
+_ABOUT_MEDIA: Final = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
 """How Anthropic's messages name images and documents."""
 
 _NOT_WRITABLE = "not JSON compliant"
@@ -87,6 +87,10 @@ def of_status(status: int) -> Verdict:
 def pattern(text: str) -> re.Pattern[str]:
     """Return a pattern of words in messages, in any case."""
     return re.compile(text, re.IGNORECASE)
+
+
+PROGRAM_MEDIA: Final = pattern(r"\b(images?|media|base64|multimodal|vision)\b")
+"""Words of vendors' programs about images and documents."""
 
 
 Words = tuple[tuple[re.Pattern[str], Verdict], ...]
@@ -113,7 +117,7 @@ class VerdictTable:
     code_words: Words = ()
     words: Words = ()
     narrowed: tuple[tuple[Verdict, re.Pattern[str], Verdict], ...] = ()
-    media: re.Pattern[str] = ABOUT_MEDIA
+    media: re.Pattern[str] = _ABOUT_MEDIA
 
     def of(self, message: str, *, codes: Sequence[str] = (), status: int | None = None) -> Verdict | None:
         """Return the verdict on an error; None if it is unknown.

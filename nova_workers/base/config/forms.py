@@ -95,7 +95,6 @@ def _folder(path: Path) -> Path:
 
 
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(empty_is_unset)]
-OptionalText = Annotated[str | None, BeforeValidator(empty_is_unset)]
 OptionalHttpUrl = Annotated[
     Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$")] | None, BeforeValidator(empty_is_unset)
 ]

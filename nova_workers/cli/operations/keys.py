@@ -5,7 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
@@ -73,12 +73,9 @@ async def create(
     days: Annotated[float | None, typer.Option(min=0.0, help="How long it lives. Default: until revoked.")] = None,
 ) -> None:
     """Create a key. Its secret is shown only once."""
-    given: dict[str, object] = {"name": name}
-    if scope:
-        given["scopes"] = scope
-    if days is not None:
-        given["expires_at"] = datetime.now(UTC) + timedelta(days=days)
-    made = await session.client.keys.create(build(KeyCreate, given))
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    body = build(KeyCreate, given(name=name, scopes=scope or None, expires_at=expires_at))
+    made = await session.client.keys.create(body)
     about = f"{made.id} with {', '.join(made.scopes)}. Keep it now: it is not shown again."
     session.out.done(made, made.key, about=about, style="yellow")
 

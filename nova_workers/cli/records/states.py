@@ -1,7 +1,6 @@
 """`nova threads state`: read and change the state document of a thread."""
 
 import json
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.resources import group
+from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.thread_states import ThreadStatePatch, ThreadStateReplace, ThreadStateView
 
 app = group("Read and change a thread's state document, which its agent reads and changes too.")
@@ -26,7 +26,7 @@ async def get(session: Session, thread: ThreadArgument) -> None:
 async def change(
     session: Session,
     thread: ThreadArgument,
-    document: Annotated[str, typer.Argument(help="A JSON object; - reads it from stdin.")],
+    document: Annotated[str, typer.Argument(help="A JSON object; @FILE reads a file, - reads stdin.")],
     merge: Annotated[
         bool, typer.Option("--merge", help="A JSON Merge Patch: change these fields, null removes one.")
     ] = False,
@@ -35,7 +35,7 @@ async def change(
     ] = None,
 ) -> None:
     """Replace the document, or change fields of it."""
-    given = _object(document)
+    given = _object(read_text(document))
     if merge:
         patch = build(ThreadStatePatch, {"patch": given, "version": version})
         _show(session, await session.client.threads.patch_state(thread, patch))
@@ -53,7 +53,7 @@ def _object(text: str) -> dict[str, Any]:
         InvalidInput: It is none.
     """
     try:
-        found = json.loads(sys.stdin.read() if text == "-" else text)
+        found = json.loads(text)
     except ValueError as error:
         raise InvalidInput(f"The document is no JSON: {error}.", field="document") from error
     if not isinstance(found, dict):

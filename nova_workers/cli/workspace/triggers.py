@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.command import Session, build, changes, remote
 from nova_workers.cli.resources import Argument, Filter, deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, Output, Shown, short
 from nova_workers.cli.terminal.paging import Column, Rows
@@ -85,10 +85,8 @@ async def edit(
     prompt: Annotated[str | None, typer.Option(help="The message of each run.")] = None,
 ) -> None:
     """Change a trigger. An empty --title, --thread, --starts, --ends or --gate removes it."""
-    changes = options.timing() | options.others() | ({} if prompt is None else {"prompt": prompt})
-    if not changes:
-        raise InvalidInput("Nothing to change: give an option such as --cron.")
-    body = build(TriggerPatch, {name: None if value == "" else value for name, value in changes.items()})
+    changed = changes("an option such as --cron", **options.timing(), **options.others(), prompt=prompt)
+    body = build(TriggerPatch, {name: None if value == "" else value for name, value in changed.items()})
     await _show(session, await session.client.triggers.patch(trigger, body))
 
 

@@ -42,7 +42,7 @@ from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.http.connections import Connections
-from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.engine import HttpEngine
 from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
@@ -100,7 +100,7 @@ class AnthropicEngine(HttpEngine):
             native: The native tools, offered by trust; None offers only the file tools.
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
             trace_content: Whether spans of model calls record content.
-            transport: Sends the requests; None uses the SDK's own.
+            transport: Sends the requests; None uses the library's own.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
@@ -116,7 +116,6 @@ class AnthropicEngine(HttpEngine):
         self._prices = Prices(self._by_id(prices or {}))
         self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
         self._windows = windows or Windows(aliases=aliases)
-        self._refused = RefusedOptions()
 
     def _provider(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
@@ -134,7 +133,7 @@ class AnthropicEngine(HttpEngine):
                 missing=missing,
             ),
             self._windows,
-            left_out=LeftOutOptions(self._refused, has_temperature=options.temperature is not None),
+            left_out=self._left_out(options),
             options=options,
         )
 

@@ -8,6 +8,7 @@ from nova_workers.engines.verdicts import (
     NO_MODEL,
     OUT_OF_ORDER,
     OVERFLOW,
+    PROGRAM_MEDIA,
     RATE_LIMITED,
     REFUSED,
     UNPAID,
@@ -32,5 +33,5 @@ VERDICTS: Final = VerdictTable(
         ),
         (pattern(r"invalid[ _](?:request|image|value|type)|bad request|unsupported (?:parameter|value)"), INVALID),
     ),
-    media=pattern(r"\b(images?|media|base64|multimodal|vision)\b"),
+    media=PROGRAM_MEDIA,
 )

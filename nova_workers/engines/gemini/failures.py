@@ -9,6 +9,7 @@ from nova_workers.engines.verdicts import (
     NO_MODEL,
     OUT_OF_ORDER,
     OVERFLOW,
+    PROGRAM_MEDIA,
     RATE_LIMITED,
     REFUSED,
     VerdictTable,
@@ -34,5 +35,5 @@ VERDICTS: Final = VerdictTable(
             OUT_OF_ORDER,
         ),
     ),
-    media=pattern(r"\b(images?|media|base64|multimodal|vision)\b"),
+    media=PROGRAM_MEDIA,
 )

@@ -11,7 +11,7 @@ class Connections:
     """One connection pool. It connects at the first request, on that request's loop.
 
     Attributes:
-        http: For the clients of an SDK, whose own defaults it has.
+        http: For the clients of an SDK. It follows redirects, as theirs do.
         timeout: Of each request.
     """
 

@@ -72,6 +72,7 @@ class HttpEngine(ABC):
         """Take what turns share, which the engine closes."""
         self._turns = turns
         self._connections = connections
+        self._refused = RefusedOptions()
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -104,6 +105,10 @@ class HttpEngine(ABC):
     ) -> ResilientResponder:
         provider = self._provider(options, tools, server_tools)
         return ResilientResponder(provider, self._models(options), self._turns.shared.resilience, options)
+
+    def _left_out(self, options: EngineOptions) -> LeftOutOptions:
+        """Return what the requests of a turn go without."""
+        return LeftOutOptions(self._refused, has_temperature=options.temperature is not None)
 
     @abstractmethod
     def _refusal(self, options: EngineOptions) -> EngineError | None:

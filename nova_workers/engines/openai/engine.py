@@ -19,7 +19,7 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions
 from nova_workers.engines.http.connections import Connections
-from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.engine import HttpEngine
 from nova_workers.engines.http.probing import why_not_reached
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
@@ -69,7 +69,7 @@ class OpenAIEngine(HttpEngine):
             resilience: The process's shared cool-downs, breakers and rate limits; None shares nothing.
             native: The native tools, offered by trust; None offers only the file tools.
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
-            transport: Sends the requests; None uses the SDK's own.
+            transport: Sends the requests; None uses the library's own.
         """
         shared = SharedParts.given(native, connections, resilience, max_retries=max_retries)
         http = Connections(request_timeout_s=request_timeout_s, max_connections=max_connections, transport=transport)
@@ -78,7 +78,6 @@ class OpenAIEngine(HttpEngine):
         self._clients = Clients(catalog.providers.values(), http)
         self._fallbacks = fallbacks
         self._reading = Reading(max_tokens, first_byte_timeout_s)
-        self._refused = RefusedOptions()
 
     async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
         """Ask each provider for its models. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
@@ -97,7 +96,7 @@ class OpenAIEngine(HttpEngine):
     def _provider(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
     ) -> OpenAIResponder:
-        left_out = LeftOutOptions(self._refused, has_temperature=options.temperature is not None)
+        left_out = self._left_out(options)
         return OpenAIResponder(self._clients, self._catalog, tools, options, self._reading, left_out=left_out)
 
     def _models(self, options: EngineOptions) -> list[str]:

@@ -53,7 +53,7 @@ _VERDICTS: Final = VerdictTable(
     },
     # An error that came within a stream, and blames the request.
     code_words=((pattern(r"invalid|unsupported|not_found|policy|image|file"), INVALID),),
-    words=((_OVERFLOW_WORDS, OVERFLOW), (pattern(""), OUT_OF_ORDER)),
+    words=((_OVERFLOW_WORDS, OVERFLOW),),
     narrowed=(
         (INVALID, _OVERFLOW_WORDS, OVERFLOW),
         # OpenAI's words, with the status of a rate limit, for a request with more tokens than a minute may have. The
