@@ -88,6 +88,11 @@ async def age_thread(database: Database, thread_id: str, days: float) -> None:
         thread_id=thread_id,
         ago=timedelta(days=days),
     )
+    await database.execute(
+        "UPDATE thread_states SET updated_at = now() - :ago::interval WHERE thread_id = :thread_id",
+        thread_id=thread_id,
+        ago=timedelta(days=days),
+    )
 
 
 async def old_thread(

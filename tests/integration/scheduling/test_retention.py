@@ -69,7 +69,8 @@ async def _fill(database: Database, thread: tuple[str, str], runs: list[SeededRu
         thread_id=thread_id,
     )
     await database.execute(
-        "INSERT INTO thread_states (thread_id, tenant_id, state) VALUES (:thread_id, :tenant_id, '{}')",
+        "INSERT INTO thread_states (thread_id, tenant_id, state, updated_at)"
+        " VALUES (:thread_id, :tenant_id, '{}', now() - interval '40 days')",
         thread_id=thread_id,
         tenant_id=tenant_id,
     )
@@ -278,6 +279,20 @@ async def test_a_thread_unused_for_the_retention_period_is_deleted_except_its_us
         with pytest.raises(NotFound):
             await get_thread(connection, *old)
     assert await _said(database, *young) == [f"{word} {n}" for n in range(3) for word in ("question", "answer")]
+
+
+async def test_a_thread_whose_state_document_changed_in_the_period_is_not_touched(database: Database) -> None:
+    await add_agent(database, "ten_1", retention=NONE)
+    [(changed, _), (unused, _)] = [await old_thread(database, 1) for _ in range(2)]
+    for thread, days in ((changed, 29), (unused, 31)):
+        await database.execute(
+            "INSERT INTO thread_states (thread_id, tenant_id, state, updated_at)"
+            " VALUES (:thread_id, 'ten_1', '{}', now() - make_interval(days => :days))",
+            thread_id=thread[1],
+            days=days,
+        )
+    await _retention(database).tick()
+    assert await database.fetchval("SELECT array_agg(id) FROM threads") == [changed[1]]
 
 
 @proves("retention.whole")

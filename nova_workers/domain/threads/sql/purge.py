@@ -42,15 +42,18 @@ UPDATE threads SET purge_at = now(), head_turn_id = NULL
 """
 
 # Deletes threads by retention policy and marks them for the purge at once. The caller checked that they are due; this
-# only checks that they were not used since.
+# only checks that they were not used since, and that their state documents did not change in the period either.
 _DELETE = """
 UPDATE threads t SET deleted_at = now(), purge_at = now(), head_turn_id = NULL
  WHERE t.tenant_id = :tenant_id AND t.id = ANY(:thread_ids::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
    AND t.updated_at < now() - make_interval(days => :days)
+   AND NOT EXISTS (SELECT FROM thread_states s
+                    WHERE s.thread_id = t.id AND s.updated_at >= now() - make_interval(days => :days))
 """
 
 # Deletes ephemeral threads that were not used for a day and have no open run, and marks them for the purge at once. A
-# message that is being accepted holds the thread's row; one that was accepted meanwhile has changed `updated_at`.
+# message that is being accepted holds the thread's row; one that was accepted meanwhile has changed `updated_at`. A
+# change of a state document that commits meanwhile is lost with the thread.
 _EXPIRE = f"""
 UPDATE threads SET deleted_at = COALESCE(deleted_at, now()), purge_at = now(), head_turn_id = NULL
  WHERE id = ANY(ARRAY(SELECT t.id FROM threads t

@@ -1,8 +1,8 @@
 """State documents of threads.
 
 They have a table of their own: a document is up to 64 kB and changes while its thread's run works, and the row of a
-thread is updated and locked by each claim, finish and message. So a change of a document waits for none of these, and
-none of them copies a document.
+thread is updated and locked by each claim, finish and message. So a change of a document, after the first, waits for
+none of these, and none of them copies a document.
 """
 
 from __future__ import annotations
