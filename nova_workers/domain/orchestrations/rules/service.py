@@ -73,7 +73,7 @@ class Orchestrations:
                     new.tenant_id,
                     new.request,
                     lambda: _insert(tx, tree, run_id),
-                    lambda made_id: _started_before(tx.connection, new.tenant_id, made_id),
+                    lambda made_id: _find_made(tx, new.tenant_id, made_id, run_id),
                     made_id=run_id,
                 )
                 return started
@@ -139,7 +139,7 @@ class Orchestrations:
                     tenant_id,
                     request,
                     lambda: _continue(tx, tree, task, run_id),
-                    lambda made_id: _started_before(tx.connection, tenant_id, made_id),
+                    lambda made_id: _find_made(tx, tenant_id, made_id, run_id),
                     made_id=run_id,
                 )
                 return started
@@ -256,6 +256,16 @@ async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) ->
     tx.announce(await changed_now(tx.connection, tree.id))
     view = await get_orchestration(tx.connection, tree.tenant_id, tree.id)
     return Started(tree.id, master.id, run_id, view=view)
+
+
+async def _find_made(tx: UnitOfWork, tenant_id: str, made_id: str, run_id: str) -> Started:
+    """Return what a key is bound to: that of an earlier request, or this one's own, whose commit was in doubt."""
+    earlier = await _started_before(tx.connection, tenant_id, made_id)
+    if made_id != run_id:
+        return earlier
+    accepted = await find_accepted(tx.connection, tenant_id, run_id)
+    tx.ring([] if accepted is None else [accepted.doorbell])
+    return replace(earlier, replayed=False)
 
 
 async def _started_before(connection: Connection, tenant_id: str, run_id: str) -> Started:

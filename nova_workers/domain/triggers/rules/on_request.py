@@ -62,6 +62,13 @@ class TriggerFirer:
         trees = await self._plan(tenant_id, trigger_id)
         firing_id, run_id = new_id("fir"), new_id("run")
 
+        async def find_made(tx: UnitOfWork, made_id: str) -> TriggerFiringView:
+            if made_id == firing_id:
+                # This request's own, whose commit was in doubt.
+                run = await find_accepted(tx.connection, tenant_id, run_id)
+                tx.ring([] if run is None else [run.doorbell])
+            return await get_firing(tx.connection, tenant_id, made_id)
+
         async def write() -> tuple[TriggerFiringView, bool]:
             async with self._work.begin() as tx:
                 return await once(
@@ -69,7 +76,7 @@ class TriggerFirer:
                     tenant_id,
                     request,
                     lambda: _fire(tx, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id),
-                    lambda made_id: get_firing(tx.connection, tenant_id, made_id),
+                    lambda made_id: find_made(tx, made_id),
                     made_id=firing_id,
                 )
 
