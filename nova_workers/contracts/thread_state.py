@@ -71,8 +71,8 @@ def saved_text(version: int) -> str:
 def state_change(call: ToolCall, *, agent: str | None = None) -> StateChange | None:
     """Return the event about a call that changed the document, from its arguments and its result; None for others.
 
-    What the ledger has of a call is enough, so that a replay has the same events, and an attempt after a crash sends
-    the event that was not sent before it.
+    What the ledger has of a call of the turn itself is enough, so that a replay has the same events, and an attempt
+    after a crash sends the event that was not sent before it. One of a subagent is only live.
 
     Args:
         call: A call that ended.

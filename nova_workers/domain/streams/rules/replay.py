@@ -193,6 +193,7 @@ class _Ids:
         if response.text:
             events.append(AssistantMessage(text=response.text, step=response.index, at=response.said_at))
         events.extend(map(_call_start, response.calls))
+        events.extend(call.change for call in response.calls if call.change is not None)
         if response.is_closed:
             events.append(Step(index=response.index, at=response.said_at))
         yield from self.numbered(events)
