@@ -31,7 +31,8 @@ async def change(
         bool, typer.Option("--merge", help="A JSON Merge Patch: change these fields, null removes one.")
     ] = False,
     version: Annotated[
-        int | None, typer.Option(min=0, help="Only if the document has this version. Default: whichever it has.")
+        int | None,
+        typer.Option(min=0, help="Only if the document has this version. Default: its own of now; with --merge any."),
     ] = None,
 ) -> None:
     """Replace the document, or change fields of it."""

@@ -107,7 +107,7 @@ class HttpEngine(ABC):
         return ResilientResponder(provider, self._models(options), self._turns.shared.resilience, options)
 
     def _left_out(self, options: EngineOptions) -> LeftOutOptions:
-        """Return what the requests of a turn go without."""
+        """Return the options that the requests of a turn go without."""
         return LeftOutOptions(self._refused, has_temperature=options.temperature is not None)
 
     @abstractmethod

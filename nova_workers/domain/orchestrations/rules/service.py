@@ -259,7 +259,7 @@ async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) ->
 
 
 async def _find_made(tx: UnitOfWork, tenant_id: str, made_id: str, run_id: str) -> Started:
-    """Return what a key is bound to: that of an earlier request, or this one's own, whose commit was in doubt."""
+    """Return the orchestration of a key: an earlier request's, or this one's own, whose commit was in doubt."""
     earlier = await _started_before(tx.connection, tenant_id, made_id)
     if made_id != run_id:
         return earlier

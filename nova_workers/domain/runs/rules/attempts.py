@@ -81,8 +81,9 @@ class AttemptRunner:
     async def execute(self, run: HeldRun) -> Doorbell | None:
         """Play the turn of a claimed run and commit its outcome; return the doorbell to ring next, if any.
 
-        However the attempt ends, it ends its claim. An exception that no code expected, from whatever code, requeues
-        the run once in its life, and the second one fails it. An outage of a server of ours requeues it as well.
+        However the attempt ends, once its values are made, it ends its claim. An exception that no code expected, from
+        whatever code, requeues the run once in its life, and the second one fails it. An outage of a server of ours
+        requeues it as well.
 
         Raises:
             RunLost: Another worker may have claimed the run.
@@ -185,9 +186,10 @@ class AttemptRunner:
         duration_s = self._parts.clock.monotonic_s() - attempt.started_s
         try:
             committed = await self._committed(attempt)
-            if not attempt.journal.is_resumed:
+            if attempt.journal.is_resumed:
+                attempt.journal.reload(committed)
+            else:
                 attempt.journal.resume(committed)
-            attempt.journal.reload(committed)
             return await self._finish(attempt, failed(defect, committed), duration_s)
         except (RunLost, Unavailable):
             raise

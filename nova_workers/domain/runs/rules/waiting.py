@@ -151,7 +151,7 @@ class Waiting:
         if not fitting:
             problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
             if any(wait.status == "open" and isinstance(wait.request, CallClientTool) for wait in waits):
-                problem = "waits for results of its caller's tools; give them with POST /v1/runs/{run_id}/tool-results"
+                problem = f"waits for results of its caller's tools; give them with POST /v1/runs/{run_id}/tool-results"
             raise IllegalTransition(f"Run {run_id!r} {problem}.", wait_id=waits[0].id)
         if len(fitting) > 1:
             ids = ", ".join(wait.id for wait in fitting)

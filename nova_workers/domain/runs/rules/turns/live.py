@@ -34,10 +34,10 @@ _Status = Literal["started", "running", "completed", "failed", "interrupted"]
 
 
 class LiveEvents(TurnListener):
-    """Emits the live events of one attempt. Nothing here waits, writes to the ledger, or fails a run.
+    """Emits the live events of one attempt. Nothing here waits or writes to the ledger.
 
     As a listener it takes what an engine only reports. What the engine waits for is the journal's, which calls the
-    other methods here once it is committed.
+    other methods here.
     """
 
     def __init__(
