@@ -7,6 +7,7 @@ import pytest
 
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, TrustLevel
+from nova_workers.engines.turn import loop
 from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
 from tests.requirements import proves
 from tests.support.harness.planned_allowance import PlannedAllowance
@@ -41,7 +42,11 @@ async def test_reasoning_streams_separately_from_the_answer(stage: Stage, record
     assert [block["type"] for block in result.messages[0].content] == ["thinking", "text"]
 
 
-async def test_callbacks_come_in_order(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
+async def test_callbacks_come_in_order(
+    stage: Stage, recorder: TurnRecorder, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy machine would be announced as a slow model, which has a test of its own.
+    monkeypatch.setattr(loop, "THINKING_DELAY_S", 60)
     answers = [Answer("Let me see", calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three")]
     options = stage.options(answers, mcp_servers=bench.servers())
     await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
@@ -66,8 +71,9 @@ async def test_callbacks_come_in_order(stage: Stage, recorder: TurnRecorder, ben
 
 
 async def test_waiting_for_a_slow_model_after_tools_is_announced(
-    stage: Stage, recorder: TurnRecorder, bench: Bench
+    stage: Stage, recorder: TurnRecorder, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "THINKING_DELAY_S", 0.1)
     answers = [Answer(calls=(Call("add", {"a": 1, "b": 2}),)), Answer("Three", wait_s=0.8)]
     options = stage.options(answers, mcp_servers=bench.servers())
     await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
