@@ -13,7 +13,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.observability.tracing import current_traceparent
 from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
-from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.runs import Accepted, RequestKey, Submission
 from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
@@ -39,7 +39,7 @@ class MessageAcceptance:
 
     async def accept(self, body: RunCreate, thread_id: str | None) -> Response:
         """Accept and respond at once."""
-        accepted, submission = await self._submit(body, thread_id)
+        accepted, submission = await self.submit(body, thread_id)
         return _answer(await self._accepted_view(accepted, submission), 202, _headers(accepted))
 
     async def submit_one(self, body: StatelessRunCreate, *, path: str, idempotency_key: str | None) -> RunView:
@@ -51,7 +51,7 @@ class MessageAcceptance:
             idempotency_key: The message's own key.
         """
         one = replace(self, idempotency_key=idempotency_key)
-        accepted, submission = await one._submit(body, None, path=path)
+        accepted, submission = await one.submit(body, None, path=path)
         return await self._accepted_view(accepted, submission)
 
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
@@ -59,13 +59,14 @@ class MessageAcceptance:
         state, run_id = self.state, new_id("run")
         # Followed before it is accepted: otherwise a short run may have ended before its follower is there.
         with state.follower.expect_end(run_id, had_events=False) as end:
-            accepted, submission = await self._submit(body, thread_id, run_id=run_id)
+            accepted, submission = await self.submit(body, thread_id, run_id=run_id)
             headers = _headers(accepted)
             if accepted.run_id == run_id:
                 before = accepted_view(accepted, submission)
                 try:
                     ending = await end.outcome(self.request.receive, timeout_s=longest_wait_s(state, timeout_s))
-                    return await _answer_after(state, self.caller, before, ending, final=end.final, headers=headers)
+                    view = await _view_after(state, self.caller, before, ending, final=end.final)
+                    return _answer(view, _status_of(view), headers)
                 except (Unavailable, RedisError) as error:
                     # It is accepted, whatever happens later.
                     _log.warning("http_request.answered_as_accepted", run_id=run_id, error=str(error))
@@ -77,7 +78,7 @@ class MessageAcceptance:
     async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
         """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
         async with self.state.permits.hold(self.caller.key_id) as permit:
-            accepted, _ = await self._submit(body, thread_id)
+            accepted, _ = await self.submit(body, thread_id)
             target, found = Target(self.caller.tenant_id, accepted.run_id), _fresh(accepted)
             if accepted.replayed:
                 found = await self.state.follower.find(target)
@@ -88,16 +89,35 @@ class MessageAcceptance:
             return await _view(self.state, self.caller, accepted.run_id)
         return accepted_view(accepted, submission)
 
-    async def _submit(
-        self, body: RunCreate, thread_id: str | None, *, path: str | None = None, run_id: str | None = None
+    async def submit(
+        self,
+        body: RunCreate,
+        thread_id: str | None,
+        *,
+        path: str | None = None,
+        run_id: str | None = None,
+        request: RequestKey | None = None,
     ) -> tuple[Accepted, Submission]:
+        """Accept a message.
+
+        Args:
+            body: The message.
+            thread_id: The thread that the path names.
+            path: Part of the body's hash; None for the request's own.
+            run_id: The id that a new run gets.
+            request: The idempotency key, where it is bound to another body than this one.
+
+        Raises:
+            NovaError: It is refused; then there is no run.
+        """
         services = self.state.services
         submission = to_submission(
             body,
             await scaled(body.message),
             tenant_id=self.caller.tenant_id,
             thread_id=thread_id,
-            request=request_key(
+            request=request
+            or request_key(
                 self.idempotency_key,
                 path or self.request.url.path,
                 body,
@@ -131,9 +151,7 @@ async def answer_at_end(
     timeout_s: float | None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Respond 200 with a run when it has ended.
-
-    If that takes too long, or the run waits for an answer, respond 202 with its current state.
+    """Respond 200 with a run when it has ended, 202 with its current state if `view_at_end` returns it earlier.
 
     Args:
         state: The application's state.
@@ -145,31 +163,43 @@ async def answer_at_end(
     Raises:
         NotFound: No such run in this tenant.
     """
+    view = await view_at_end(state, caller, request, run_id, timeout_s=timeout_s)
+    return _answer(view, _status_of(view), headers)
+
+
+async def view_at_end(
+    state: ApiState, caller: Caller, request: Request, run_id: str, *, timeout_s: float | None
+) -> RunView:
+    """Return a run when it has ended, or earlier if that takes too long, or if the run waits for an answer.
+
+    Args:
+        state: The application's state.
+        caller: The authenticated caller.
+        request: The request; waiting stops when its client disconnects.
+        timeout_s: Longest wait, bounded by the setting.
+
+    Raises:
+        NotFound: No such run in this tenant.
+    """
     found = await _view(state, caller, run_id)
     if found.status in ENDED_RUNS or any(wait.request.kind in EXTERNAL_WAITS for wait in found.waits):
-        return _answer(found, _status_of(found), headers)
+        return found
     after_attempt = found.attempt - (found.status == "running")
     with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
         ending = await end.outcome(request.receive, timeout_s=longest_wait_s(state, timeout_s))
-    return await _answer_after(state, caller, found, ending, final=end.final, headers=headers)
+    return await _view_after(state, caller, found, ending, final=end.final)
 
 
-async def _answer_after(
-    state: ApiState,
-    caller: Caller,
-    before: RunView,
-    ending: Waited,
-    *,
-    final: LiveEvent | None,
-    headers: Mapping[str, str] | None,
-) -> Response:
+async def _view_after(
+    state: ApiState, caller: Caller, before: RunView, ending: Waited, *, final: LiveEvent | None
+) -> RunView:
     view = ended_view(before, final)
     if view is None:
         async with state.services.database.connection() as connection:
             # Another run than an ended one is that of a timeout or of a question.
             view = await get_ended_run(connection, caller.tenant_id, before.id) if ending == "over" else None
             view = view or await get_run(connection, caller.tenant_id, before.id)
-    return _answer(view, _status_of(view), headers)
+    return view
 
 
 def longest_wait_s(state: ApiState, timeout_s: float | None) -> float:

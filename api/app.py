@@ -31,12 +31,14 @@ from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tena
 from .activity_cache import ActivityCache
 from .boundary import BodyLimit, UnhandledErrors
 from .direct_route import DirectRoute
+from .doors.errors import DoorErrors
+from .doors.loading import LoadedDoor, load_doors
 from .errors import install_error_handlers, problem_response
 from .guard.archives import ArchivePermits
 from .guard.key_uses import KeyUses
 from .guard.rates import RequestRates
 from .guard.refusals import Refusals, install_refusals
-from .guard.requests import RequestGuard
+from .guard.requests import NATIVE, RequestGuard
 from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .openapi import install_openapi
@@ -158,6 +160,7 @@ def build_app(settings: Settings) -> FastAPI:
     key_uses = KeyUses(services.database, services.clock)
     refusals = Refusals(services.database)
     proxies = TrustedProxies(settings.api.trusted_proxies)
+    doors = load_doors(settings.doors)
     app = FastAPI(
         title="Nova Workers",
         version="1",
@@ -170,12 +173,17 @@ def build_app(settings: Settings) -> FastAPI:
         # Spans and metrics come from our own middleware, as in all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.
-        routes=[*(route for router in _ROUTERS for route in router.routes), *reference.routes],
+        routes=[
+            *(route for router in _ROUTERS for route in router.routes),
+            *reference.routes,
+            *(route for door in doors for route in door.routes),
+        ],
         middleware=[
             *_believing(proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(HostCheck, names=[*settings.allowed_hosts, settings.api.host], answer=problem_response),
             *_cross_origin(settings.api.cors_origins),
+            *_speaking(doors),
             Middleware(UnhandledErrors),
             Middleware(
                 RequestGuard,
@@ -184,6 +192,7 @@ def build_app(settings: Settings) -> FastAPI:
                 uses=key_uses,
                 rates=RequestRates(settings.api),
                 sign_ins=sign_ins,
+                guarded=(NATIVE, *(door.prefix for door in doors)),
             ),
             Middleware(
                 BodyLimit,
@@ -231,6 +240,11 @@ def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
             expose_headers=_EXPOSED_HEADERS,
         )
     ]
+
+
+def _speaking(doors: Sequence[LoadedDoor]) -> list[Middleware]:
+    """Return the middleware that gives errors at doors the form of their protocols."""
+    return [Middleware(DoorErrors, doors=doors)] if doors else []
 
 
 def _believing(proxies: TrustedProxies) -> list[Middleware]:

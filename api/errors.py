@@ -82,6 +82,12 @@ class BodyTooLarge(LimitExceeded):
     code = "body_too_large"
 
 
+class DoorNotInstalled(NovaError):
+    """The operator opened a door whose SDK is not installed. ``fields['extra']`` has it."""
+
+    code = "door_not_installed"
+
+
 class TooManyArchives(TooManyRequests):
     """The tenant, or too many others, are exporting or importing."""
 
@@ -124,6 +130,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     LimitExceeded: HTTPStatus.CONFLICT,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    DoorNotInstalled: HTTPStatus.NOT_IMPLEMENTED,
     # A process of the later release can answer.
     NewerValue: HTTPStatus.SERVICE_UNAVAILABLE,
     NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -11,7 +11,7 @@ from fastapi import Header
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.media import MEDIA_TYPES, media_problem, with_scaled_images
 from nova_workers.contracts.bodies import Body
-from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.contracts.http.wire import (
     IDEMPOTENCY_KEY_PATTERN,
     MAX_START_DAYS,
@@ -20,6 +20,8 @@ from nova_workers.contracts.http.wire import (
     StatelessRunCreate,
 )
 from nova_workers.contracts.runs import Accepted, RequestKey, Submission
+from nova_workers.contracts.waits import ToolResult
+from nova_workers.domain.runs.rules.waiting import GivenResult
 from nova_workers.domain.runs.sql.reads import shown_options
 
 IdempotencyKey = Annotated[
@@ -153,6 +155,37 @@ def checked_blocks(placed: Sequence[tuple[int | None, ContentBlock]], field: str
             field=field,
             max_chars=max_chars,
         )
+
+
+async def given_results(results: Sequence[ToolResult], *, max_chars: int) -> list[GivenResult]:
+    """Return the results of calls that the caller of a run executed, with smaller images.
+
+    Raises:
+        InvalidInput: A content has a block of another kind or form, or too many characters, or a call has two results.
+    """
+    given = [await _given(result, f"results.{index}", max_chars) for index, result in enumerate(results)]
+    _check_once(results)
+    return given
+
+
+async def _given(result: ToolResult, field: str, max_chars: int) -> GivenResult:
+    content = result.content
+    if isinstance(content, str):
+        blocks = [text_block(content)] if content.strip() else []
+    else:
+        blocks = [block for block in await scaled(content) if not isinstance(block, str)]
+    placed = [(None if isinstance(content, str) else index, block) for index, block in enumerate(blocks)]
+    checked_blocks(placed, f"{field}.content", max_chars=max_chars)
+    return GivenResult(result.tool_call_id, storable_json(blocks), result.is_error)
+
+
+def _check_once(results: Sequence[ToolResult]) -> None:
+    seen: dict[str, int] = {}
+    for index, result in enumerate(results):
+        first = seen.setdefault(result.tool_call_id, index)
+        if first != index:
+            field = f"results.{index}.tool_call_id"
+            raise InvalidInput(f"{field}: {result.tool_call_id!r} has a result in results.{first} too.", field=field)
 
 
 def accepted_view(accepted: Accepted, submission: Submission) -> RunView:

@@ -1,4 +1,4 @@
-"""The guard of ``/v1``: limits and authentication, before a byte of a request's body is read. Plain ASGI."""
+"""The guard of ``/v1`` and of doors: limits and authentication, before a byte of a body is read. Plain ASGI."""
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,7 +18,8 @@ from .key_uses import KeyUses
 from .rates import RequestRates
 from .sign_ins import SignIns
 
-_GUARDED = "/v1/"
+NATIVE = "/v1/"
+"""The paths of the API itself."""
 _MAX_KEY_CHARS = 256
 _NO_TENANT = ""
 """Has a share of the database's connections like a tenant: requests that need no key, such as that for metrics."""
@@ -36,6 +37,7 @@ class RequestGuard:
         uses: KeyUses,
         rates: RequestRates,
         sign_ins: SignIns,
+        guarded: tuple[str, ...] = (NATIVE,),
     ) -> None:
         self._app = app
         self._schema = schema
@@ -43,6 +45,7 @@ class RequestGuard:
         self._uses = uses
         self._rates = rates
         self._sign_ins = sign_ins
+        self._guarded = guarded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -53,7 +56,7 @@ class RequestGuard:
         # A Unix socket has no address; what connects to it is the operator's.
         group = None if address is None else address_group(address)
         try:
-            if scope["path"].startswith(_GUARDED):
+            if scope["path"].startswith(self._guarded):
                 await self._admit(scope, address, group)
             else:
                 if group is not None:

@@ -34,7 +34,7 @@ _HEARTBEAT = b": heartbeat\n\n"
 _HEADERS = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
 
 
-class _EventStream(Response):
+class EventStream(Response):
     """Events as they come, until the last one. Releases its permit when it ends, for any reason."""
 
     media_type = EVENT_STREAM
@@ -59,16 +59,17 @@ class _EventStream(Response):
         self.init_headers({**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
 
-    async def _follow(self, client: _Client) -> Ending:
+    async def follow(self, client: StreamClient) -> Ending:
+        """Send what is followed to the client, until its end."""
         raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
-        client = _Client(receive, send, self._heartbeat_s)
+        client = StreamClient(receive, send, self._heartbeat_s)
         self._metrics.open_streams.inc()
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            ending = await self._follow(client)
+            ending = await self.follow(client)
             if ending != "gone":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Unavailable as error:
@@ -80,7 +81,7 @@ class _EventStream(Response):
             await self._permit.free()
 
 
-class RunEventStream(_EventStream):
+class RunEventStream(EventStream):
     """The events of a run, until its final one."""
 
     def __init__(
@@ -100,11 +101,12 @@ class RunEventStream(_EventStream):
         self._state = state
         self._follower = follower
 
-    async def _follow(self, client: _Client) -> Ending:
+    async def follow(self, client: StreamClient) -> Ending:
+        """Send the events."""
         return await self._follower.follow(self._target, self._state, client)
 
 
-class TreeEventStream(_EventStream):
+class TreeEventStream(EventStream):
     """The events of an orchestration, until its end."""
 
     def __init__(
@@ -123,11 +125,12 @@ class TreeEventStream(_EventStream):
         self._head = head
         self._follower = follower
 
-    async def _follow(self, client: _Client) -> Ending:
+    async def follow(self, client: StreamClient) -> Ending:
+        """Send the events."""
         return await self._follower.follow(self._target, self._head, client)
 
 
-class _Client:
+class StreamClient:
     """The client side of a response: writes frames and detects a disconnect."""
 
     def __init__(self, receive: Receive, send: Send, heartbeat_s: float) -> None:
@@ -135,18 +138,24 @@ class _Client:
         self._receive = receive
         self._send = send
 
-    async def on_events(self, events: Sequence[LiveEvent]) -> None:
-        body = b"".join(_frame(event) for event in events)
+    async def send(self, body: bytes) -> None:
+        """Send the next bytes."""
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def on_events(self, events: Sequence[LiveEvent]) -> None:
+        """Send the events of a run."""
+        await self.send(b"".join(_frame(event) for event in events))
 
     async def on_items(self, items: Sequence[TreeItem]) -> None:
-        body = b"".join(_tree_frame(item) for item in items)
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        """Send the events of an orchestration."""
+        await self.send(b"".join(_tree_frame(item) for item in items))
 
     async def on_idle(self) -> None:
-        await self._send({"type": "http.response.body", "body": _HEARTBEAT, "more_body": True})
+        """Send a heartbeat."""
+        await self.send(_HEARTBEAT)
 
     async def until_gone(self) -> None:
+        """Return once the client has disconnected."""
         await until_gone(self._receive)
 
 

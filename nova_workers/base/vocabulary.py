@@ -90,6 +90,9 @@ ResolvedWaitStatus = Literal["resolved", "timed_out"]
 EndedWaitStatus = Literal[ResolvedWaitStatus, "canceled"]
 WaitStatus = Literal["open", EndedWaitStatus]
 
+DoorName = Literal["openai"]
+"""A protocol that the API can speak beside its own."""
+
 # Turns
 
 Role = Literal["user", "assistant", "system"]

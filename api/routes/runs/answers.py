@@ -1,17 +1,13 @@
 """``/v1/waits``, ``/v1/runs/{id}/answers`` and ``/v1/runs/{id}/tool-results``: what runs wait for, and what ends it."""
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.content import storable_json, text_block
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, ToolResult, ToolResults, WaitKind, WaitView
+from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, ToolResults, WaitKind, WaitView
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
-from nova_workers.domain.runs.rules.waiting import GivenResult
 from nova_workers.domain.waits.sql.records import Wait, list_waits
 
 from ...auth import RunsCaller
@@ -20,7 +16,7 @@ from ...openapi import problems
 from ...pagination import PageQuery
 from ...params import AgentIdQuery, RunIdPath
 from ...state import State
-from ...submitting import checked_blocks, scaled
+from ...submitting import given_results
 
 router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 
@@ -64,30 +60,8 @@ async def give_tool_results(run_id: RunIdPath, body: ToolResults, caller: RunsCa
 
     A run goes on when nothing is left to wait for. The same result may be given again.
     """
-    max_chars = state.services.settings.api.max_message_chars
-    results = [await _given(result, f"results.{index}", max_chars) for index, result in enumerate(body.results)]
-    _check_once(body.results)
+    results = await given_results(body.results, max_chars=state.services.settings.api.max_message_chars)
     return await state.services.waiting.give_results(caller.tenant_id, run_id, results)
-
-
-async def _given(result: ToolResult, field: str, max_chars: int) -> GivenResult:
-    content = result.content
-    if isinstance(content, str):
-        blocks = [text_block(content)] if content.strip() else []
-    else:
-        blocks = [block for block in await scaled(content) if not isinstance(block, str)]
-    placed = [(None if isinstance(content, str) else index, block) for index, block in enumerate(blocks)]
-    checked_blocks(placed, f"{field}.content", max_chars=max_chars)
-    return GivenResult(result.tool_call_id, storable_json(blocks), result.is_error)
-
-
-def _check_once(results: Sequence[ToolResult]) -> None:
-    seen: dict[str, int] = {}
-    for index, result in enumerate(results):
-        first = seen.setdefault(result.tool_call_id, index)
-        if first != index:
-            field = f"results.{index}.tool_call_id"
-            raise InvalidInput(f"{field}: {result.tool_call_id!r} has a result in results.{first} too.", field=field)
 
 
 def _view(wait: Wait) -> WaitView:

@@ -42,7 +42,7 @@ from nova_workers.base.config.sections import (
 from nova_workers.base.config.telegram import TelegramSettings
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.validation import problem_of
-from nova_workers.base.vocabulary import EngineName
+from nova_workers.base.vocabulary import DoorName, EngineName
 
 _PREFIX = "NOVA_"
 
@@ -81,6 +81,9 @@ class Settings(BaseSettings):
     allowed_hosts: HostNames = ()
     """Names under which API, console and Flower are reached, such as ``nova.example.com`` or ``*.example.com``, beside
     those of loopback and addresses; ``*`` is any. Requests for others are refused: DNS rebinding."""
+
+    doors: tuple[DoorName, ...] = ()
+    """The protocols that the API speaks beside its own, such as ``openai``. None is imported without its name here."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)

@@ -1,0 +1,290 @@
+"""Turns the live events of a run into changes of its items.
+
+Pieces of text and the beginning of a call come from the events at once. What an item has when it is done comes from the
+ledger, which alone has arguments and results of calls: so it is what any later read gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.events import EventCursor
+from nova_workers.domain.streams.rules.wire import LiveEvent, is_final
+from nova_workers.domain.threads.sql.items import TurnContents
+
+from .items import (
+    Item,
+    MessageItem,
+    QuestionItem,
+    ReasoningItem,
+    ToolCallItem,
+    call_item_id,
+    is_behind,
+    items_of,
+    message_id,
+    reasoning_id,
+)
+
+ItemKind = Literal["message", "reasoning", "tool_call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An item begins: a message, reasoning, or a call, of which only the name is known.
+
+    Attributes:
+        is_resumed: The follower came in the middle of its step, and may have its beginning from before.
+    """
+
+    item_id: str
+    kind: ItemKind
+    step: int
+    tool_name: str | None = None
+    call_id: str | None = None
+    is_resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The next piece of the text of a message or of reasoning that began."""
+
+    item_id: str
+    kind: ItemKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An item is committed. Also given for one that never began, and for a question again when it is answered."""
+
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """An item that began will not be done: its text is void. One with the same id may begin anew."""
+
+    item_id: str
+    kind: ItemKind
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A call that takes long says how far it is."""
+
+    item_id: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """The run gave up its worker and goes on later: it waits, or is queued again."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run has ended."""
+
+    status: str
+
+
+Change = Started | Delta | Done | Voided | Progress | Paused | Ended
+
+Read = Callable[[int | None], Awaitable[TurnContents | None]]
+"""Reads the contents of the run's turn from a step on; None for all of it."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """An item that began and is not done."""
+
+    kind: ItemKind
+    step: int
+    pieces: list[str] = field(default_factory=list[str])
+    is_whole: bool = True
+    """Whether the follower got it from its beginning."""
+
+    @property
+    def text(self) -> str:
+        """What was sent of it."""
+        return "".join(self.pieces)
+
+
+class ItemFeed:
+    """The items of one run, for one follower."""
+
+    def __init__(self, run_id: str, read: Read) -> None:
+        """Take the run, and what reads its turn."""
+        self._run_id = run_id
+        self._read = read
+        self._step = 0
+        """The step whose text is streamed."""
+        self._open: dict[str, _Open] = {}
+        self._done: set[tuple[str, bool]] = set()
+        """Ids of items that are done; with True for questions that are answered."""
+        self._torn_step = -1
+        """The step in whose middle the follower came."""
+
+    async def resume(self, after: EventCursor) -> tuple[Item, ...]:
+        """Continue after an event that the follower has, and return the items that it has."""
+        turn = await self._read(None) if after.key() > EventCursor().key() else None
+        if turn is None:
+            return ()
+        behind = [item for item in items_of(turn) if is_behind(item, turn, after)]
+        self._done = {_key(item) for item in behind}
+        self._step = self._torn_step = 1 + max((item.step for item in behind), default=-1)
+        return tuple(behind)
+
+    async def take(self, events: Sequence[LiveEvent]) -> list[Change]:
+        """Return what events change, in order; pieces of one text in one piece."""
+        changes: list[Change] = []
+        is_read_due = False
+        for live in events:
+            event = live.event
+            match event["type"]:
+                case "tool_status" if event.get("agent") is None:
+                    is_read_due |= self._call(changes, event)
+                case "step":
+                    # What the step has is read before a later one begins.
+                    changes.extend(await self._commit(event["index"]))
+                    is_read_due = False
+                    self._step = max(self._step, event["index"] + 1)
+                case "waiting":
+                    is_read_due = True
+                case "stream_end":
+                    changes.extend(await self._end(event, is_last=is_final(live)))
+                    is_read_due = False
+                case _ if event.get("agent") is None:
+                    self._text(changes, event)
+                case _:
+                    pass
+        if is_read_due:
+            changes.extend(await self._commit(self._step))
+        return changes
+
+    def _text(self, changes: list[Change], event: JsonObject) -> None:
+        """Take an event about the text of the open step; others change nothing."""
+        match event["type"]:
+            case "token":
+                self._add(changes, "message", event["text"])
+            case "reasoning":
+                self._add(changes, "reasoning", event["text"])
+            case "assistant_message":
+                self._replace(changes, event)
+            case "restart" | "stream_start":
+                changes.extend(self._void([key for key, begun in self._open.items() if begun.kind != "tool_call"]))
+            case _:
+                pass
+
+    async def _end(self, event: JsonObject, *, is_last: bool) -> list[Change]:
+        """Return what the end of the run, or of an attempt, changes."""
+        if not is_last:
+            return [*await self._commit(self._step), Paused(event["status"])]
+        committed = await self._commit(None)
+        return [*committed, *self._void(list(self._open)), Ended(event["status"])]
+
+    def _add(self, changes: list[Change], kind: Literal["message", "reasoning"], text: str) -> None:
+        item_id = self._id(kind)
+        if (item_id, False) in self._done or not text:
+            return
+        if item_id not in self._open:
+            is_torn = self._step == self._torn_step
+            self._open[item_id] = _Open(kind, self._step, is_whole=not is_torn)
+            changes.append(Started(item_id, kind, self._step, is_resumed=is_torn))
+        self._open[item_id].pieces.append(text)
+        match changes:
+            case [*_, Delta(item_id=last, text=before)] if last == item_id:
+                changes[-1] = Delta(item_id, kind, before + text)
+            case _:
+                changes.append(Delta(item_id, kind, text))
+
+    def _replace(self, changes: list[Change], event: JsonObject) -> None:
+        """Take the whole text of the open step: what was sent of it stays where it begins the text."""
+        if event.get("step") is not None and event["step"] < self._step:
+            return
+        item_id = self._id("message")
+        begun = self._open.get(item_id)
+        text: str = event["text"]
+        if begun is not None and begun.is_whole and text.startswith(begun.text):
+            self._add(changes, "message", text[len(begun.text) :])
+            return
+        if begun is not None:
+            changes.extend(self._void([item_id]))
+        # From here on the follower has the text from its beginning.
+        self._torn_step = -1
+        self._add(changes, "message", text)
+
+    def _call(self, changes: list[Change], event: JsonObject) -> bool:
+        """Take the state of a call. Return whether the ledger may have more of it now."""
+        item_id = call_item_id(self._run_id, event["tool_call_id"])
+        is_done = (item_id, False) in self._done
+        if event["status"] == "running":
+            if event.get("summary"):
+                changes.append(Progress(item_id, event["summary"]))
+            return False
+        if event["status"] == "started" and not is_done and item_id not in self._open:
+            self._open[item_id] = _Open("tool_call", self._step)
+            changes.append(Started(item_id, "tool_call", self._step, event["tool_name"], event["tool_call_id"]))
+        return True
+
+    async def _commit(self, upto: int | None) -> list[Change]:
+        """Return what the ledger has up to a step, as far as it was not given; None for all."""
+        first = min((begun.step for begun in self._open.values()), default=self._step)
+        turn = await self._read(min(first, self._step - 1) if self._step else None)
+        changes: list[Change] = []
+        if turn is not None:
+            for item in items_of(turn):
+                key = _key(item)
+                if item.step < 0 or key in self._done or (upto is not None and item.step > upto):
+                    continue
+                changes.extend(self._finish(item))
+                self._done.add(key)
+            closed = [item_id for item_id, begun in self._open.items() if begun.step < turn.steps]
+            if upto is not None:
+                closed = [item_id for item_id in closed if self._open[item_id].step <= upto]
+            changes.extend(self._void(closed))
+        return changes
+
+    def _finish(self, item: Item) -> Iterable[Change]:
+        """Yield the end of an item, after what of its text was not sent."""
+        begun = self._open.pop(item.id, None)
+        match item:
+            case MessageItem(role="assistant"):
+                yield from self._rest("message", item, begun)
+            case ReasoningItem():
+                yield from self._rest("reasoning", item, begun)
+            case ToolCallItem() if begun is None:
+                yield Started(item.id, "tool_call", item.step, item.tool_name, item.call_id)
+            case _:
+                pass
+        yield Done(item)
+
+    def _rest(
+        self, kind: Literal["message", "reasoning"], item: MessageItem | ReasoningItem, begun: _Open | None
+    ) -> Iterable[Change]:
+        """Yield what of a committed text was not sent: all of it if something else was."""
+        if begun is None and item.step == self._torn_step:
+            # The follower may have it, or a part of it.
+            yield Started(item.id, kind, item.step, is_resumed=True)
+        elif begun is None or (begun.is_whole and not item.text.startswith(begun.text)):
+            if begun is not None:
+                yield Voided(item.id, kind)
+            yield Started(item.id, kind, item.step)
+            yield Delta(item.id, kind, item.text)
+        elif begun.is_whole and (rest := item.text[len(begun.text) :]):
+            yield Delta(item.id, kind, rest)
+
+    def _void(self, item_ids: Sequence[str]) -> list[Change]:
+        return [Voided(item_id, self._open.pop(item_id).kind) for item_id in item_ids]
+
+    def _id(self, kind: Literal["message", "reasoning"]) -> str:
+        return (message_id if kind == "message" else reasoning_id)(self._run_id, self._step)
+
+
+def _key(item: Item) -> tuple[str, bool]:
+    return item.id, isinstance(item, QuestionItem) and not item.is_open

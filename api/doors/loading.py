@@ -1,0 +1,75 @@
+"""Loads the doors that NOVA_DOORS names. Of the others nothing is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from nova_workers.base.vocabulary import DoorName
+from nova_workers.contracts.bodies import Problem
+
+from ..errors import DoorNotInstalled
+
+_log = structlog.get_logger(__name__)
+
+_METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
+
+
+class _Place(NamedTuple):
+    """Where a door is."""
+
+    prefix: str
+    """With which its paths begin. Every one of them needs a key."""
+    extra: str | None
+    """The extra of the package that has its SDK."""
+
+
+DOORS: Final[Mapping[DoorName, _Place]] = {"openai": _Place("/openai/v1/", None)}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDoor:
+    """A door that the application serves.
+
+    Attributes:
+        error: Returns a problem in the form of its protocol, as JSON. None if the door could not be loaded.
+    """
+
+    prefix: str
+    routes: Sequence[BaseRoute]
+    error: Callable[[Problem], dict[str, Any]] | None
+
+
+def load_doors(names: Sequence[DoorName], places: Mapping[str, _Place] = DOORS) -> tuple[LoadedDoor, ...]:
+    """Import doors. One whose SDK is missing answers 501 to all requests."""
+    return tuple(_load(name, places[name]) for name in dict.fromkeys(names))
+
+
+def _load(name: str, place: _Place) -> LoadedDoor:
+    try:
+        module = import_module(f".{name}", __package__)
+    except ModuleNotFoundError as error:
+        if place.extra is None or (error.name or "").startswith(f"{__package__}"):
+            raise
+        _log.warning("door.not_installed", door=name, extra=place.extra, missing=error.name)
+        return LoadedDoor(place.prefix, [_closed(name, place)], None)
+    return LoadedDoor(place.prefix, module.ROUTES, module.error_document)
+
+
+def _closed(name: str, place: _Place) -> Route:
+    async def refuse(request: Request) -> Response:
+        raise DoorNotInstalled(
+            f"The door {name!r} needs the extra {place.extra!r}: the operator installs 'nova-workers[{place.extra}]' "
+            "and restarts the API.",
+            door=name,
+            extra=place.extra,
+        )
+
+    return Route(place.prefix + "{path:path}", refuse, methods=_METHODS, include_in_schema=False)

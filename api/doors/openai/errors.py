@@ -1,0 +1,37 @@
+"""Errors in OpenAI's form."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nova_workers.contracts.bodies import Problem
+
+_CODES: Final = {"unauthenticated": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
+
+
+def error_document(problem: Problem) -> dict[str, Any]:
+    """Return a problem as an error of the protocol: `param` is the first field that it names."""
+    first = problem.errors[0] if problem.errors else {}
+    message = str(first.get("message", "")) or problem.detail
+    return {
+        "error": {
+            "message": problem.detail if problem.code != "invalid_input" else message,
+            "type": _type_of(problem.status),
+            "param": first.get("field"),
+            "code": _CODES.get(problem.code, problem.code),
+        }
+    }
+
+
+def _type_of(status: int) -> str:
+    match status:
+        case 401:
+            return "authentication_error"
+        case 403:
+            return "permission_error"
+        case 404 | 410:
+            return "not_found_error"
+        case 429:
+            return "rate_limit_error"
+        case _:
+            return "server_error" if status >= 500 else "invalid_request_error"

@@ -1,0 +1,212 @@
+"""The events of a response.
+
+Their numbers are made from the cursors of the run's events, so that a client that resumes after a number, at any
+process, is where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.events import AFTER_LIVE, EventCursor
+from nova_workers.domain.runs.sql.reads import RunState
+
+from ..feed import Change, Delta, Done, Ended, Paused, Started, Voided
+from ..items import Item, MessageItem, ReasoningItem, ToolCallItem
+from ..service import Door
+from .responses import (
+    ResponseId,
+    call_document,
+    item_documents,
+    message_document,
+    part_of,
+    reasoning_document,
+    response_document,
+    status_of,
+    text_part,
+)
+
+_PLACE_BITS, _NUMBER_BITS, _SEQ_BITS = 7, 12, 24
+_PLACES: Final = (1 << _PLACE_BITS) - 1
+_NUMBERS: Final = (1 << _NUMBER_BITS) - 1
+_SEQS: Final = (1 << _SEQ_BITS) - 1
+_LAST: Final = b"data: [DONE]\n\n"
+
+
+def number_of(cursor: EventCursor) -> int:
+    """Return the number of the last event that the run's event at a cursor gives. It is exact in a double."""
+    seq = _SEQS if cursor.seq == AFTER_LIVE else min(cursor.seq, _SEQS - 1)
+    whole = ((cursor.attempt << _SEQ_BITS) | seq) << _NUMBER_BITS | min(cursor.number, _NUMBERS)
+    return whole << _PLACE_BITS
+
+
+def cursor_at(number: int) -> EventCursor:
+    """Return the cursor after which a client that has the event of a number resumes."""
+    whole = number >> _PLACE_BITS
+    seq = (whole >> _NUMBER_BITS) & _SEQS
+    return EventCursor(
+        attempt=min(whole >> (_NUMBER_BITS + _SEQ_BITS), 2**31),
+        seq=AFTER_LIVE if seq == _SEQS else seq,
+        number=whole & _NUMBERS,
+    )
+
+
+class ResponseWriter:
+    """Writes one response's events."""
+
+    def __init__(self, door: Door, response: ResponseId, after: EventCursor | None = None) -> None:
+        """Take the response, and the cursor from which the client resumes."""
+        self.is_over = False
+        self._door = door
+        self._response = response
+        self._is_resumed = after is not None
+        self._base = 0 if after is None else number_of(after)
+        self._used = -1 if after is None else 0
+        self._index: dict[str, int] = {}
+        self._texts: dict[str, list[str]] = {}
+        self._asked_step: int | None = None
+        """The step whose calls end the response."""
+        self._events: list[tuple[str, JsonObject]] = []
+
+    async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
+        """Return the first events; none to a client that resumes."""
+        output, self._asked_step = part_of(before, self._response.first_step)
+        for item in output:
+            if any(True for _ in item_documents(item)):
+                self._place(item.id)
+        if self._is_resumed:
+            return b""
+        view = await self._door.run(run.run_id)
+        document = {**response_document(view, self._response, ()), "status": "in_progress"}
+        self._add("response.created", response=document)
+        self._add("response.in_progress", response=document)
+        return self._frames(None)
+
+    async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
+        """Return the events of changes."""
+        for change in changes:
+            if self._is_behind(change):
+                await self._finish()
+                break
+            match change:
+                case Started():
+                    self._start(change)
+                case Delta(item_id, kind, text) if item_id in self._index:
+                    self._texts[item_id].append(text)
+                    name = "output_text" if kind == "message" else "reasoning"
+                    self._add(f"response.{name}.delta", **self._part(item_id), delta=text, **_LOGPROBS[kind])
+                case Voided(item_id):
+                    self._void(item_id)
+                case Done(item) if item.step >= self._response.first_step:
+                    self._done(item)
+                case Paused("waiting") | Ended():
+                    await self._finish(is_ended=isinstance(change, Ended))
+                    if self.is_over:
+                        break
+                case _:
+                    pass
+        return self._frames(cursor) + (_LAST if self.is_over else b"")
+
+    def _is_behind(self, change: Change) -> bool:
+        """Return whether a change comes after the calls that end the response."""
+        if self._asked_step is None:
+            return False
+        match change:
+            case Started(step=step):
+                return step > self._asked_step
+            case Done(item):
+                return not part_of([item], self._response.first_step)[0] or item.step > self._asked_step
+            case _:
+                return False
+
+    def _start(self, change: Started) -> None:
+        if change.step < self._response.first_step or change.kind == "tool_call":
+            # Of a call it is known by its end whether the client executes it.
+            return
+        index = self._place(change.item_id)
+        self._texts[change.item_id] = []
+        if change.kind == "message":
+            document = message_document(change.item_id, None, "in_progress")
+            part = text_part("")
+        else:
+            document, part = reasoning_document(change.item_id, None), {"type": "reasoning_text", "text": ""}
+        if not change.is_resumed:
+            self._add("response.output_item.added", output_index=index, item=document)
+            self._add("response.content_part.added", **self._part(change.item_id), part=part)
+
+    def _void(self, item_id: str) -> None:
+        """End an item whose text is void: it is incomplete, and one of the same id may begin anew."""
+        text = self._texts.pop(item_id, None)
+        if text is not None and item_id.startswith("msg_"):
+            document = message_document(item_id, "".join(text), "incomplete")
+            self._add("response.output_item.done", output_index=self._index[item_id], item=document)
+
+    def _done(self, item: Item) -> None:
+        match item:
+            case MessageItem(role="assistant"):
+                part = text_part(item.text)
+                place = self._part(item.id)
+                self._add("response.output_text.done", **place, text=item.text, logprobs=[])
+                self._add("response.content_part.done", **place, part=part)
+            case ReasoningItem():
+                place, part = self._part(item.id), {"type": "reasoning_text", "text": item.text}
+                self._add("response.reasoning.done", **place, text=item.text)
+                self._add("response.content_part.done", **place, part=part)
+            case ToolCallItem(for_caller=True):
+                self._call(item)
+            case _:
+                return
+        self._texts.pop(item.id, None)
+        for document in item_documents(item):
+            self._add("response.output_item.done", output_index=self._index[item.id], item=document)
+
+    def _call(self, item: ToolCallItem) -> None:
+        self._asked_step = item.step
+        place = {"item_id": item.id, "output_index": self._place(item.id)}
+        begun = call_document(item.id, item.call_id, item.tool_name, None, "in_progress")
+        arguments = orjson.dumps(item.params).decode()
+        self._add("response.output_item.added", output_index=place["output_index"], item=begun)
+        self._add("response.function_call_arguments.delta", **place, delta=arguments)
+        self._add("response.function_call_arguments.done", **place, arguments=arguments)
+
+    async def _finish(self, *, is_ended: bool = False) -> None:
+        """Add the last event, if the response has ended: its run has, or it waits for the client."""
+        if not is_ended and self._asked_step is None:
+            return
+        run = await self._door.run(self._response.run_id)
+        items = await self._door.items(self._response.run_id)
+        status = status_of(run, part_of(items, self._response.first_step)[1])
+        name = status if status in {"completed", "failed", "incomplete"} else "incomplete"
+        self._add(f"response.{name}", response=response_document(run, self._response, items))
+        self.is_over = True
+
+    def _place(self, item_id: str) -> int:
+        return self._index.setdefault(item_id, len(self._index))
+
+    def _part(self, item_id: str) -> dict[str, Any]:
+        return {"item_id": item_id, "output_index": self._place(item_id), "content_index": 0}
+
+    def _add(self, kind: str, **fields: Any) -> None:
+        self._events.append((kind, fields))
+
+    def _frames(self, cursor: EventCursor | None) -> bytes:
+        """Return the events that were added. The last has the cursor's number; before it, a client gets all again."""
+        frames: list[bytes] = []
+        for at, (kind, fields) in enumerate(self._events):
+            self._used = min(self._used + 1, _PLACES)
+            number = self._base + self._used
+            if cursor is not None and at == len(self._events) - 1:
+                number = number_of(cursor)
+            body = orjson.dumps({"type": kind, "sequence_number": number, **fields})
+            frames.append(b"event: %s\ndata: %s\n\n" % (kind.encode(), body))
+        if cursor is not None:
+            self._base, self._used = number_of(cursor), 0
+        self._events.clear()
+        return b"".join(frames)
+
+
+_LOGPROBS: Final[dict[str, JsonObject]] = {"message": {"logprobs": []}, "reasoning": {}, "tool_call": {}}

@@ -1,0 +1,273 @@
+"""What every door does: submit, follow, answer, cancel, items. It is all that a door calls."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
+
+import orjson
+from fastapi import Depends, Request
+from pydantic import BaseModel
+
+from nova_workers.base.errors import Conflict, missing
+from nova_workers.base.vocabulary import ENDED_RUNS
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.contracts.waits import RunAnswer, ToolResult
+from nova_workers.domain.idempotency.sql import find_made
+from nova_workers.domain.runs.sql.reads import RunState, get_run
+from nova_workers.domain.threads.sql.items import (
+    load_run_contents,
+    load_run_message,
+    load_turn_contents,
+)
+from nova_workers.domain.threads.sql.lineage import list_turns
+from nova_workers.domain.threads.sql.records import fork_thread, get_thread
+
+from ..acceptance import MessageAcceptance, view_at_end
+from ..auth import Caller, RunsCaller, SubmittingCaller
+from ..state import ApiState, state_of
+from ..streaming.following import Target
+from ..submitting import given_results
+from .items import Item, input_item, items_of
+from .streams import DoorStream, Writer
+
+_AGENTS_AT_ONCE: Final = 200
+
+
+class Begun(NamedTuple):
+    """A run that a door submitted."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    is_replay: bool
+    """Whether an earlier request with the same id submitted it."""
+
+
+class ItemPage(NamedTuple):
+    """Items of a conversation, oldest first."""
+
+    items: tuple[Item, ...]
+    below_depth: int | None
+    """Where the page before this one continues; None at the beginning of the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The service for one request of a door.
+
+    Attributes:
+        caller: Who makes the request. All that is read and written is of its tenant.
+    """
+
+    state: ApiState
+    caller: Caller
+    request: Request
+
+    def key(self, request_id: str | None, body: BaseModel) -> RequestKey | None:
+        """Return the idempotency key of a request; None if its protocol gave it no id.
+
+        It is bound to the request as it came, and not to what became of it: a thread that is forked for it, say, is
+        another each time. Ids of protocols may be longer than keys, and of other characters.
+        """
+        if request_id is None:
+            return None
+        door = self.request.url.path.split("/")[1]
+        name = hashlib.sha256(request_id.encode("utf-8", "surrogatepass")).hexdigest()
+        meant = orjson.dumps(body.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS)
+        digest = hashlib.sha256(self.request.url.path.encode() + b"\0" + meant).digest()
+        return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
+
+    async def earlier(self, key: RequestKey | None) -> str | None:
+        """Return the run that an earlier request with a key submitted.
+
+        Raises:
+            IdempotencyMismatch: It was another request.
+        """
+        if key is None:
+            return None
+        async with self.state.services.database.connection() as connection:
+            return await find_made(connection, self.caller.tenant_id, key)
+
+    async def submit(self, message: StatelessRunCreate, *, key: RequestKey | None = None) -> Begun:
+        """Accept a message for a thread, or for a new thread of an agent.
+
+        Args:
+            message: The message with the options of its run.
+            key: Of the request: with it, a repeated one gets the same run.
+
+        Raises:
+            NovaError: It is refused; then there is no run.
+        """
+        acceptance = MessageAcceptance(self.state, self.caller, self.request, None)
+        accepted, _ = await acceptance.submit(message, None, request=key)
+        return Begun(accepted.run_id, accepted.thread_id, accepted.agent_id, accepted.replayed)
+
+    async def submit_and_follow(
+        self, message: StatelessRunCreate, writer_of: Callable[[Begun], Writer], *, key: RequestKey | None = None
+    ) -> DoorStream:
+        """Accept a message, and respond with what its run does. A refusal for too many streams creates no run.
+
+        Raises:
+            NovaError: It is refused; then there is no run.
+        """
+        async with self.state.permits.hold(self.caller.key_id) as permit:
+            begun = await self.submit(message, key=key)
+            target = Target(self.caller.tenant_id, begun.run_id)
+            found = await self.state.follower.find(target) if begun.is_replay else _fresh(begun)
+            return DoorStream(self.state, target, found, writer=writer_of(begun), permit=permit.handed_over())
+
+    async def follow(self, run_id: str, writer: Writer, *, after: EventCursor | None = None) -> DoorStream:
+        """Respond with what a run does, from its beginning or after an event that the client has.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            CursorFromTheFuture: The cursor is beyond the run's newest event.
+            TooManyStreams: All permits of the key are in use.
+        """
+        target = Target(self.caller.tenant_id, run_id, after or EventCursor())
+        found = await self.state.follower.find(target)
+        async with self.state.permits.hold(self.caller.key_id) as permit:
+            return DoorStream(self.state, target, found, writer=writer, permit=permit.handed_over())
+
+    async def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
+        """Return a run when it has ended or asks its caller or a person; as it is then, if that takes too long.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        return await view_at_end(self.state, self.caller, self.request, run_id, timeout_s=timeout_s)
+
+    async def run(self, run_id: str) -> RunView:
+        """Return a run as it is now.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await get_run(connection, self.caller.tenant_id, run_id)
+
+    async def agents(self) -> tuple[str, ...]:
+        """Return the ids of the agents that the key may send messages to."""
+        found: list[str] = []
+        while page := await self.state.services.agents.list(
+            self.caller.tenant_id, after=found[-1] if found else None, limit=_AGENTS_AT_ONCE
+        ):
+            found += [agent.id for agent in page]
+            if len(page) < _AGENTS_AT_ONCE:
+                break
+        return tuple(found)
+
+    async def thread_after(self, run_id: str) -> str:
+        """Return a thread in which the next message continues after a run: its own, or a fork where others followed.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            Conflict: The run has not ended, or left no turn to continue from.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            run = await get_run(connection, tenant_id, run_id)
+            if run.status not in ENDED_RUNS or run.turn_id is None:
+                raise Conflict(
+                    f"Run {run_id!r} is {run.status}, and has no turn to continue from. Wait for its end.",
+                    status=run.status,
+                )
+            thread = await get_thread(connection, tenant_id, run.thread_id)
+            if thread.head_turn_id == run.turn_id and thread.active_run_id is None:
+                return thread.id
+            fork = await fork_thread(connection, tenant_id, thread.id, turn_id=run.turn_id)
+        return fork.id
+
+    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+        """Answer a question of a run, or permit or refuse a call. The first answer counts.
+
+        Raises:
+            NovaError: As `Waiting.answer`.
+        """
+        return await self.state.services.waiting.answer(self.caller.tenant_id, run_id, answer.wait_id, answer)
+
+    async def give_results(self, run_id: str, results: Sequence[ToolResult]) -> RunView:
+        """Give a run results of calls that its caller executed, all or none. The same may be given again.
+
+        Raises:
+            NovaError: As `Waiting.give_results`.
+        """
+        given = await given_results(results, max_chars=self.state.services.settings.api.max_message_chars)
+        return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given)
+
+    async def cancel(self, run_id: str) -> RunView:
+        """Cancel a run. Canceling twice changes nothing.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            IllegalTransition: It ended otherwise.
+        """
+        return await self.state.services.canceller.cancel(self.caller.tenant_id, run_id)
+
+    async def items(self, run_id: str) -> tuple[Item, ...]:
+        """Return the committed items of a run, in order, with its message. Of one that joined another's turn: that.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        async with self.state.services.database.connection() as connection:
+            turn = await load_run_contents(connection, self.caller.tenant_id, run_id)
+            found = () if turn is None else items_of(turn)
+            if found and found[0].step < 0:
+                return found
+            message = await load_run_message(connection, self.caller.tenant_id, run_id)
+        if message is None:
+            raise missing("run", run_id)
+        return (input_item(run_id, message), *found)
+
+    async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
+        """Return the items of the newest turns of a conversation, with those that a fork inherited.
+
+        Args:
+            thread_id: The thread.
+            below_depth: Of an earlier page.
+            turns: Most turns of a page.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            await get_thread(connection, tenant_id, thread_id)
+            page = await list_turns(connection, tenant_id, thread_id, below_depth=below_depth, limit=turns + 1)
+            shown = page[:turns]
+            contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in shown])
+        items = tuple(item for turn in contents for item in items_of(turn))
+        return ItemPage(items, shown[-1].depth if len(page) > turns else None)
+
+
+def _fresh(begun: Begun) -> RunState:
+    return RunState(
+        run_id=begun.run_id,
+        thread_id=begun.thread_id,
+        agent_id=begun.agent_id,
+        status="queued",
+        attempt=0,
+        final_event=None,
+    )
+
+
+async def _sending_door(request: Request, caller: SubmittingCaller) -> Door:
+    return Door(state_of(request), caller, request)
+
+
+async def _door(request: Request, caller: RunsCaller) -> Door:
+    return Door(state_of(request), caller, request)
+
+
+SendingDoor = Annotated[Door, Depends(_sending_door)]
+"""For routes that submit: their record is the run."""
+
+AnyDoor = Annotated[Door, Depends(_door)]
+"""For all other routes: what they change is in the audit log."""
