@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 _METHODS: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where a door is."""
 
     prefix: str
@@ -31,7 +31,7 @@ class _Place(NamedTuple):
     """The extra of the package that has its SDK."""
 
 
-DOORS: Final[Mapping[DoorName, _Place]] = {"openai": _Place("/openai/v1/", None)}
+DOORS: Final[Mapping[DoorName, Place]] = {"openai": Place("/openai/v1/", None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class LoadedDoor:
     error: Callable[[Problem], dict[str, Any]] | None
 
 
-def load_doors(names: Sequence[DoorName], places: Mapping[str, _Place] = DOORS) -> tuple[LoadedDoor, ...]:
+def load_doors(names: Sequence[DoorName], places: Mapping[str, Place] = DOORS) -> tuple[LoadedDoor, ...]:
     """Import doors. One whose SDK is missing answers 501 to all requests."""
     return tuple(_load(name, places[name]) for name in dict.fromkeys(names))
 
 
-def _load(name: str, place: _Place) -> LoadedDoor:
+def _load(name: str, place: Place) -> LoadedDoor:
     try:
         module = import_module(f".{name}", __package__)
     except ModuleNotFoundError as error:
@@ -63,7 +63,7 @@ def _load(name: str, place: _Place) -> LoadedDoor:
     return LoadedDoor(place.prefix, module.ROUTES, module.error_document)
 
 
-def _closed(name: str, place: _Place) -> Route:
+def _closed(name: str, place: Place) -> Route:
     async def refuse(request: Request) -> Response:
         raise DoorNotInstalled(
             f"The door {name!r} needs the extra {place.extra!r}: the operator installs 'nova-workers[{place.extra}]' "

@@ -1,0 +1,38 @@
+"""Doors: loaded by name, and closed with a reason where their SDK is missing."""
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from api.doors import loading
+from api.errors import DoorNotInstalled
+from nova_workers.base.config import Settings
+
+
+def test_an_api_without_doors_imports_none() -> None:
+    code = "import sys, api.app; print([n for n in sys.modules if n.startswith('api.doors.')])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout.strip() == "['api.doors.loading', 'api.doors.errors']"
+
+
+def test_the_settings_take_doors_that_exist() -> None:
+    assert Settings(doors=("openai",)).doors == ("openai",)
+    with pytest.raises(ValidationError):
+        Settings.model_validate({"doors": ["opened"]})
+
+
+def test_a_door_whose_sdk_is_missing_refuses_every_request_and_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(name: str, package: str | None = None) -> None:
+        raise ModuleNotFoundError("No module named 'sdk'", name="sdk")
+
+    monkeypatch.setattr(loading, "import_module", fail)
+    (door,) = loading.load_doors(["openai"], {"openai": loading.Place("/openai/v1/", "sdk-extra")})
+    with TestClient(Starlette(routes=list(door.routes))) as client, pytest.raises(DoorNotInstalled) as refused:
+        client.post("/openai/v1/responses")
+    assert refused.value.fields == {"door": "openai", "extra": "sdk-extra"}
