@@ -65,7 +65,8 @@ class ResponseWriter:
         self._response = response
         self._is_resumed = after is not None
         self._base = 0 if after is None else number_of(after)
-        self._used = -1 if after is None else 0
+        # The numbers 0 and 1 are of the events that come before all of the run's.
+        self._used = -1 if after is None else int(self._base == 0)
         self._index: dict[str, int] = {}
         self._texts: dict[str, list[str]] = {}
         self._asked_step: int | None = None

@@ -8,7 +8,9 @@ from typing import Any
 
 import orjson
 import pytest
+from redis.asyncio import Redis
 
+from nova_workers.base.keys import run_events
 from nova_workers.contracts import events as live
 from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.waits.sql.suspend import NewWait
@@ -16,6 +18,7 @@ from tests.integration.api.conftest import Api
 from tests.integration.api.doors.door_clients import OpenAIDoor
 from tests.integration.api.doors.test_contract import thread_of
 from tests.integration.api.manual_worker import ManualWorker
+from tests.integration.api.shared_servers import SharedServers
 
 DOOR = OpenAIDoor()
 
@@ -65,21 +68,27 @@ async def test_a_stream_has_the_text_in_pieces_and_ends_with_the_whole_response(
     assert numbers == sorted(set(numbers))
 
 
-async def test_a_client_that_resumes_after_a_number_misses_nothing_also_without_redis(
-    api: Api, worker: ManualWorker
+async def test_a_client_that_resumes_after_a_number_misses_nothing_also_once_redis_is_empty(
+    api: Api, worker: ManualWorker, shared: SharedServers
 ) -> None:
     run_id = DOOR.run_of(await DOOR.send(api.http))
     turn = await worker.claim(await thread_of(api, run_id))
     await turn.emit(live.Token(text="Hello"))
     await turn.finish("Hello")
     whole = await events(api, DOOR.name_of(run_id))
-    for event in whole[:-1]:
-        number = event["sequence_number"]
+    numbers = [event["sequence_number"] for event in whole]
+    for number in numbers[:-1]:
+        rest = await events(api, DOOR.name_of(run_id), after=number)
+        missed = [event for event in whole if event["sequence_number"] > max(number, 1)]
+        # What came in one piece with the event may come again; nothing later is missing.
+        assert rest[-len(missed) :] == missed
+    async with Redis.from_url(shared.settings.require_redis_url()) as redis:
+        await redis.delete(run_events(run_id))
+    for number in numbers[:-1]:
         rest = await events(api, DOOR.name_of(run_id), after=number)
         assert rest[-1] == whole[-1]
-        # What came with the event in one piece may come again; nothing later is missing.
-        missed = [each for each in whole if each["sequence_number"] > number]
-        assert rest[-len(missed) :] == missed
+        assert [event["item"] for event in rest if event["type"] == "response.output_item.done"] == [
+            event["item"] for event in whole if event["type"] == "response.output_item.done"
         ]
 
 
