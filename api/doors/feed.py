@@ -141,7 +141,7 @@ class ItemFeed:
         return tuple(behind)
 
     async def take(self, events: Sequence[LiveEvent]) -> list[Change]:
-        """Return what events change, in order; pieces of one text in one piece."""
+        """Return the changes that events are, in order; pieces of one text in one piece."""
         changes: list[Change] = []
         is_read_due = False
         for live in events:
@@ -182,7 +182,7 @@ class ItemFeed:
                 pass
 
     async def _end(self, event: JsonObject, *, is_last: bool) -> list[Change]:
-        """Return what the end of the run, or of an attempt, changes."""
+        """Return the changes at the end of the run, or of an attempt."""
         if not is_last:
             return [*await self._commit(self._step), Paused(event["status"])]
         committed = await self._commit(None)
@@ -233,7 +233,7 @@ class ItemFeed:
         return True
 
     async def _commit(self, upto: int | None) -> list[Change]:
-        """Return what the ledger has up to a step, as far as it was not given; None for all."""
+        """Return the changes that the ledger has up to a step and that were not given; None for all."""
         first = min((begun.step for begun in self._open.values()), default=self._step)
         turn = await self._read(min(first, self._step - 1) if self._step else None)
         changes: list[Change] = []
@@ -267,7 +267,7 @@ class ItemFeed:
     def _rest(
         self, kind: Literal["message", "reasoning"], item: MessageItem | ReasoningItem, begun: _Open | None
     ) -> Iterable[Change]:
-        """Yield what of a committed text was not sent: all of it if something else was."""
+        """Yield the changes that complete a committed text: all of it if something else was sent."""
         if begun is None and item.step == self._torn_step:
             # The follower may have it, or a part of it.
             yield Started(item.id, kind, item.step, is_resumed=True)

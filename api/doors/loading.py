@@ -26,7 +26,7 @@ class Place(NamedTuple):
     """Where a door is."""
 
     prefix: str
-    """With which its paths begin. Every one of them needs a key."""
+    """The beginning of its paths. Every one of them needs a key."""
     extra: str | None
     """The extra of the package that has its SDK."""
 
@@ -47,7 +47,7 @@ class LoadedDoor:
     error: Callable[[Problem], dict[str, Any]] | None
 
 
-def load_doors(names: Sequence[DoorName], places: Mapping[str, Place] = DOORS) -> tuple[LoadedDoor, ...]:
+def load_doors(names: Sequence[DoorName], places: Mapping[DoorName, Place] = DOORS) -> tuple[LoadedDoor, ...]:
     """Import doors. One whose SDK is missing answers 501 to all requests."""
     return tuple(_load(name, places[name]) for name in dict.fromkeys(names))
 

@@ -228,10 +228,7 @@ class Door:
     async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
         """Return the items of the newest turns of a conversation, with those that a fork inherited.
 
-        Args:
-            thread_id: The thread.
-            below_depth: Of an earlier page.
-            turns: Most turns of a page.
+        A page has up to `turns` of them; `below_depth` is that of an earlier page.
 
         Raises:
             NotFound: No such thread in this tenant.
@@ -267,7 +264,7 @@ async def _door(request: Request, caller: RunsCaller) -> Door:
 
 
 SendingDoor = Annotated[Door, Depends(_sending_door)]
-"""For routes that submit: their record is the run."""
+"""The door of a route that submits, whose record is the run."""
 
 AnyDoor = Annotated[Door, Depends(_door)]
-"""For all other routes: what they change is in the audit log."""
+"""The door of any other route: its changes are in the audit log."""

@@ -25,7 +25,7 @@ class Writer(Protocol):
     """Whether the protocol's stream has its last event. The run may go on."""
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
-        """Return what comes before all changes.
+        """Return the beginning of the stream.
 
         Args:
             run: The run as it was found.

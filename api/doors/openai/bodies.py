@@ -84,7 +84,7 @@ def given_input(body: CreateResponse) -> Given:
     Raises:
         InvalidInput: A part is of a kind that a fleet has no place for; names the field.
     """
-    items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
+    items: list[Any] = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input or []
     message: list[ContentBlock] = []
     instructions = [body.instructions] if body.instructions else []
     results: list[ToolResult] = []
@@ -92,8 +92,7 @@ def given_input(body: CreateResponse) -> Given:
         field = f"input.{at}"
         match item:
             case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
-                content = output if isinstance(output, str) else _blocks(output, f"{field}.output")
-                results.append(ToolResult(tool_call_id=call_id, content=content))
+                results.append(_result(call_id, output, field))
             case {"role": str(role), "content": content} if role in _SYSTEM:
                 instructions.extend(str(block.get("text", "")) for block in _blocks(content, f"{field}.content"))
             case {"role": "user", "content": content}:
@@ -146,6 +145,16 @@ def _run(body: CreateResponse, given: Given, thread_id: str | None, options: dic
         metadata=dict(body.metadata or {}),
         **options,
     )
+
+
+def _result(call_id: str, output: Any, field: str) -> ToolResult:
+    content = output if isinstance(output, str) else _blocks(output, f"{field}.output")
+    try:
+        return ToolResult(tool_call_id=call_id, content=content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        wrong = "call_id" if first["loc"][:1] == ("tool_call_id",) else "output"
+        raise InvalidInput(f"{field}.{wrong}: {first['msg']}.", field=f"{field}.{wrong}") from error
 
 
 def _tool(tool: Tool, field: str) -> JsonObject:

@@ -125,7 +125,7 @@ _UNKNOWN_TOOL: Final[JsonObject] = {"description": None, "parameters": None, "st
 
 
 def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject]:
-    """Yield what an item is in the protocol; nothing for results of the agent's calls, which stand in their calls."""
+    """Yield an item in the form of the protocol; nothing for one that the client does not execute."""
     match item:
         case MessageItem(role="assistant"):
             yield message_document(item.id, item.text, status)

@@ -135,11 +135,7 @@ async def load_run_contents(
 ) -> TurnContents | None:
     """Return the contents of a run's turn; None if it has none yet, or if its message joined another run's turn.
 
-    Args:
-        connection: To the ledger.
-        tenant_id: The run's tenant.
-        run_id: The run.
-        from_step: Leave out what was before this step. None for all, with the message that began the turn.
+    With `from_step`, what was before that step is left out, and the message that began the turn.
     """
     row = await connection.fetchrow(_OF_RUN, tenant_id=tenant_id, run_id=run_id, from_step=from_step)
     return None if row is None or row["run_id"] != run_id else _contents(row)

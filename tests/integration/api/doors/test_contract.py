@@ -37,9 +37,9 @@ async def test_a_repeated_request_gets_the_run_of_the_first_and_another_one_is_r
     assert (other.status_code, door.error_of(other)[0]) == (409, "idempotency_mismatch")
 
 
-async def test_every_path_needs_a_key_and_says_so_in_the_form_of_its_protocol(api: Api, door: DoorClient) -> None:
-    async with api.client(None) as nobody, api.client("nova_wrong") as wrong:
-        for client in (nobody, wrong):
+async def test_every_path_refuses_what_has_no_key_in_the_form_of_its_protocol(api: Api, door: DoorClient) -> None:
+    async with api.client(None) as keyless, api.client("nova_wrong") as wrong:
+        for client in (keyless, wrong):
             for each in door.paths:
                 method, path = each.split(" ")
                 answer = await client.request(method, path.format(run=door.name_of(NO_RUN)))

@@ -119,6 +119,8 @@ async def test_a_previous_response_goes_on_in_its_conversation_and_forks_where_i
         ({"tool_choice": {"type": "file_search"}}, "tool_choice"),
         ({"input": [{"role": "assistant", "content": "hi"}]}, "input.0"),
         ({"model": None}, "model"),
+        ({"input": [{"type": "function_call_output", "call_id": "c" * 300, "output": "x"}]}, "input.0.call_id"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "previous_response_id"),
         ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
     ],
 )
