@@ -1,0 +1,138 @@
+"""The service of doors on real servers: a follower and a reader of the ledger have the same items."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import Request
+from starlette.types import Message
+
+from api.auth import Caller
+from api.doors.feed import Change, Done, Ended, Paused
+from api.doors.items import FileItem, Item, MessageItem, QuestionItem, ToolCallItem, ToolResultItem
+from api.doors.service import Door
+from nova_workers.contracts import events as live
+from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.contracts.steps import ToolCall
+from nova_workers.contracts.waits import AskUser, RunAnswer
+from nova_workers.domain.files.sql import add_file
+from nova_workers.domain.runs.sql.reads import RunState
+from nova_workers.domain.waits.sql.suspend import NewWait
+from tests.integration.api.conftest import Api
+from tests.integration.api.manual_worker import ManualWorker
+
+
+class Notes:
+    """Takes the changes of a run."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.before: list[Item] = []
+        self.changes: list[Change] = []
+        self.cursors: list[EventCursor] = []
+
+    async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
+        """Note what the follower has."""
+        self.before = list(before)
+        return b""
+
+    async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
+        """Note changes; at a pause for a person the stream is over."""
+        self.changes += changes
+        self.cursors.append(cursor)
+        self.is_over = any(isinstance(change, Paused | Ended) for change in changes)
+        return b""
+
+    @property
+    def items(self) -> list[Item]:
+        """The items that are done."""
+        return [change.item for change in self.changes if isinstance(change, Done)]
+
+
+def door_of(api: Api) -> Door:
+    """Return the service for a request of the tenant."""
+    caller = Caller(api.tenant.key_id, "test", api.tenant.id, frozenset({"runs"}), None)
+    return Door(api.state, caller, Request({"type": "http", "path": "/test", "headers": []}))
+
+
+async def followed(door: Door, run_id: str, after: EventCursor | None = None) -> Notes:
+    """Follow a run until it pauses or ends."""
+    notes = Notes()
+    stream = await door.follow(run_id, notes, after=after)
+
+    async def receive() -> Message:
+        return await asyncio.Future[Message]()
+
+    async def send(message: Any) -> None:
+        """Drop it: the notes have the changes."""
+
+    async with asyncio.timeout(60):
+        await stream({"type": "http"}, receive, send)
+    return notes
+
+
+async def test_a_follower_and_a_reader_have_the_same_items(own_api: Api, own_worker: ManualWorker) -> None:
+    door = door_of(own_api)
+    begun = await door.submit(StatelessRunCreate(message="hello", agent_id="nova"))
+    turn = await own_worker.claim(begun.thread_id)
+    await turn.emit(live.Token(text="Looking."))
+    sender = Sender(tenant_id=own_api.tenant.id, agent_id="nova", thread_id=begun.thread_id, run_id=begun.run_id)
+    async with own_worker.database.connection() as connection:
+        await add_file(connection, sender, name="a.txt", media_type="text/plain", caption=None, content=b"a")
+    call = ToolCall("toolu_1", "look", {"at": 1}, 0, 0, "completed", ({"type": "text", "text": "done"},))
+    closed = await turn.commit("Looking.", call)
+    await turn.suspend("Which?", NewWait("toolu_2", AskUser(question="Which one?")))
+
+    waiting = await followed(door, begun.run_id)
+    assert isinstance(waiting.changes[-1], Paused)
+    ledger = await door.items(begun.run_id)
+    assert waiting.items == list(ledger[1:])
+    assert [type(item) for item in ledger] == [
+        MessageItem,
+        MessageItem,
+        ToolCallItem,
+        ToolResultItem,
+        FileItem,
+        MessageItem,
+        ToolCallItem,
+        QuestionItem,
+    ]
+    resumed = await followed(door, begun.run_id, after=closed)
+    assert resumed.before == list(ledger[:5])
+    assert resumed.items == list(ledger[5:])
+
+    await door.answer(begun.run_id, RunAnswer(text="That one"))
+    turn = await own_worker.claim(begun.thread_id)
+    turn.step, turn.seq = 2, 5
+    await door.cancel(begun.run_id)
+    await turn.finish("Stopped.", "canceled")
+    ended = await followed(door, begun.run_id)
+    final = await door.items(begun.run_id)
+    assert {item.id for item in ended.items} == {item.id for item in final[1:]}
+    assert [item.is_open for item in final if isinstance(item, QuestionItem)] == [False]
+
+
+async def test_a_conversation_comes_in_pages_of_turns(own_api: Api, own_worker: ManualWorker) -> None:
+    door = door_of(own_api)
+    begun = await door.submit(StatelessRunCreate(message="0", agent_id="nova"))
+    await own_worker.play(begun.thread_id, "answer 0")
+    for number in (1, 2):
+        await door.submit(StatelessRunCreate(message=str(number), thread_id=begun.thread_id))
+        await own_worker.play(begun.thread_id, f"answer {number}")
+    newest = await door.items_of_thread(begun.thread_id, turns=2)
+    assert [item.text for item in newest.items if isinstance(item, MessageItem)] == ["1", "answer 1", "2", "answer 2"]
+    oldest = await door.items_of_thread(begun.thread_id, below_depth=newest.below_depth, turns=2)
+    assert oldest.items == await door.items(begun.run_id)
+    assert oldest.below_depth is None
+
+
+async def test_the_items_of_a_run_that_has_not_begun_are_its_message(own_api: Api) -> None:
+    door = door_of(own_api)
+    begun = await door.submit(StatelessRunCreate(message="hello", agent_id="nova"))
+    (item,) = await door.items(begun.run_id)
+    assert isinstance(item, MessageItem)
+    assert (item.role, item.text) == ("user", "hello")
