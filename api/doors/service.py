@@ -162,6 +162,15 @@ class Door:
                 break
         return tuple(found)
 
+    async def agent(self, agent_id: str) -> str:
+        """Return the id of an agent that the key may send messages to.
+
+        Raises:
+            NotFound: No such agent in this tenant.
+            Gone: It was deleted or renamed.
+        """
+        return (await self.state.services.agents.get(self.caller.tenant_id, agent_id)).id
+
     async def thread_after(self, run_id: str) -> str:
         """Return a thread in which the next message continues after a run: its own, or a fork where others followed.
 

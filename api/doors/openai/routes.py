@@ -7,7 +7,7 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from nova_workers.base.errors import InvalidInput, missing
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import JsonObject
 
 from ...json_body import StrictRoute
@@ -35,9 +35,7 @@ async def list_models(door: AnyDoor) -> Response:
 @router.get("/models/{model_id}")
 async def get_model(model_id: IdPath, door: AnyDoor) -> Response:
     """Get an agent as a model."""
-    if model_id not in await door.agents():
-        raise missing("agent", model_id)
-    return _json(_model(model_id))
+    return _json(_model(await door.agent(model_id)))
 
 
 @router.post("/responses")
