@@ -46,7 +46,7 @@ _ROUTE = "api/routes/runs/submissions.py:create_run_and_stream"
 _POINTS = (
     "nova_workers/ledger/connections.py:BoundConnection.fetchrow",
     "nova_workers/engines/scripted/engine.py:ScriptedEngine.run",
-    "api/streaming/sse.py:_Client.on_events",
+    "api/streaming/sse.py:StreamClient.on_events",
 )
 _SEND = httpx2.AsyncClient.send.__code__
 _EMIT = RunEvents.emit.__code__
