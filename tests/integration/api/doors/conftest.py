@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from tests.integration.api.conftest import served
-from tests.integration.api.doors.door_clients import DoorClient, OpenAIDoor
+from tests.integration.api.doors.every_door import DOORS
 from tests.integration.api.shared_servers import SharedServers
 
 
@@ -18,12 +18,6 @@ async def _no_rehearsal(_: object) -> None:
 @pytest.fixture(scope="module")
 def shared_api_url(shared: SharedServers) -> str:
     """URL of an API with all doors, which tests of a module share."""
-    settings = shared.settings.model_copy(update={"doors": ("openai",)})
+    settings = shared.settings.model_copy(update={"doors": tuple({door.door: None for door in DOORS})})
     with mock.patch("api.app.rehearse_messages", _no_rehearsal):
         return shared.enter(served(settings))[0]
-
-
-@pytest.fixture(params=[OpenAIDoor()], ids=lambda door: door.name)
-def door(request: pytest.FixtureRequest) -> DoorClient:
-    """Each door in turn."""
-    return request.param

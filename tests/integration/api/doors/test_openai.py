@@ -15,7 +15,7 @@ from nova_workers.contracts import events as live
 from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
-from tests.integration.api.doors.door_clients import OpenAIDoor
+from tests.integration.api.doors.openai_client import OpenAIDoor
 from tests.integration.api.doors.test_contract import thread_of
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.shared_servers import SharedServers
