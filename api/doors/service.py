@@ -11,13 +11,11 @@ import orjson
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
-from nova_workers.base.errors import Conflict, missing
-from nova_workers.base.vocabulary import ENDED_RUNS
+from nova_workers.base.errors import missing
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
-from nova_workers.domain.idempotency.sql import find_made
 from nova_workers.domain.runs.sql.reads import RunState, get_run
 from nova_workers.domain.threads.sql.items import (
     load_run_contents,
@@ -25,7 +23,7 @@ from nova_workers.domain.threads.sql.items import (
     load_turn_contents,
 )
 from nova_workers.domain.threads.sql.lineage import list_turns
-from nova_workers.domain.threads.sql.records import fork_thread, get_thread
+from nova_workers.domain.threads.sql.records import get_thread
 
 from ..acceptance import MessageAcceptance, view_at_end
 from ..auth import Caller, RunsCaller, SubmittingCaller
@@ -82,41 +80,41 @@ class Door:
         digest = hashlib.sha256(self.request.url.path.encode() + b"\0" + meant).digest()
         return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
 
-    async def earlier(self, key: RequestKey | None) -> str | None:
-        """Return the run that an earlier request with a key submitted.
-
-        Raises:
-            IdempotencyMismatch: It was another request.
-        """
-        if key is None:
-            return None
-        async with self.state.services.database.connection() as connection:
-            return await find_made(connection, self.caller.tenant_id, key)
-
-    async def submit(self, message: StatelessRunCreate, *, key: RequestKey | None = None) -> Begun:
-        """Accept a message for a thread, or for a new thread of an agent.
+    async def submit(
+        self, message: StatelessRunCreate, *, key: RequestKey | None = None, after_run_id: str | None = None
+    ) -> Begun:
+        """Accept a message for a thread, for a new thread of an agent, or as what follows a run.
 
         Args:
             message: The message with the options of its run.
             key: Of the request: with it, a repeated one gets the same run.
+            after_run_id: The run that it continues, for a message that names neither thread nor agent: in the run's
+                own thread, or in a fork of it if other messages followed. A refusal leaves no fork.
 
         Raises:
             NovaError: It is refused; then there is no run.
         """
         acceptance = MessageAcceptance(self.state, self.caller, self.request, None)
-        accepted, _ = await acceptance.submit(message, None, request=key)
+        accepted, _ = await acceptance.submit(message, None, request=key, after_run_id=after_run_id)
         return Begun(accepted.run_id, accepted.thread_id, accepted.agent_id, accepted.replayed)
 
     async def submit_and_follow(
-        self, message: StatelessRunCreate, writer_of: Callable[[Begun], Writer], *, key: RequestKey | None = None
+        self,
+        message: StatelessRunCreate,
+        writer_of: Callable[[Begun], Writer],
+        *,
+        key: RequestKey | None = None,
+        after_run_id: str | None = None,
     ) -> DoorStream:
-        """Accept a message, and respond with what its run does. A refusal for too many streams creates no run.
+        """Accept a message as `submit` does, and respond with what its run does.
+
+        A refusal for too many streams creates no run.
 
         Raises:
             NovaError: It is refused; then there is no run.
         """
         async with self.state.permits.hold(self.caller.key_id) as permit:
-            begun = await self.submit(message, key=key)
+            begun = await self.submit(message, key=key, after_run_id=after_run_id)
             target = Target(self.caller.tenant_id, begun.run_id)
             found = await self.state.follower.find(target) if begun.is_replay else _fresh(begun)
             return DoorStream(self.state, target, found, writer=writer_of(begun), permit=permit.handed_over())
@@ -170,27 +168,6 @@ class Door:
             Gone: It was deleted or renamed.
         """
         return (await self.state.services.agents.get(self.caller.tenant_id, agent_id)).id
-
-    async def thread_after(self, run_id: str) -> str:
-        """Return a thread in which the next message continues after a run: its own, or a fork where others followed.
-
-        Raises:
-            NotFound: No such run in this tenant.
-            Conflict: The run has not ended, or left no turn to continue from.
-        """
-        tenant_id = self.caller.tenant_id
-        async with self.state.services.database.connection() as connection:
-            run = await get_run(connection, tenant_id, run_id)
-            if run.status not in ENDED_RUNS or run.turn_id is None:
-                raise Conflict(
-                    f"Run {run_id!r} is {run.status}, and has no turn to continue from. Wait for its end.",
-                    status=run.status,
-                )
-            thread = await get_thread(connection, tenant_id, run.thread_id)
-            if thread.head_turn_id == run.turn_id and thread.active_run_id is None:
-                return thread.id
-            fork = await fork_thread(connection, tenant_id, thread.id, turn_id=run.turn_id)
-        return fork.id
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a question of a run, or permit or refuse a call. The first answer counts.

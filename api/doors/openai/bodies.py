@@ -107,15 +107,15 @@ def given_input(body: CreateResponse) -> Given:
     return Given(message=message, instructions=instructions, results=results)
 
 
-def run_of(body: CreateResponse, given: Given, thread_id: str | None) -> StatelessRunCreate:
-    """Return the message of a request with the options of its run.
+def run_of(body: CreateResponse, given: Given, thread_id: str | None, *, is_new: bool) -> StatelessRunCreate:
+    """Return the message of a request with the options of its run. One that is new is for a new thread of an agent.
 
     Raises:
         InvalidInput: It has no message, or an option that no agent has or beyond its bounds; names the field.
     """
     if not given.message:
         raise InvalidInput("input has no message of a user.", field="input")
-    if thread_id is None and not body.model:
+    if is_new and not body.model:
         raise InvalidInput("Give the id of an agent as the model; GET /openai/v1/models lists them.", field="model")
     options: dict[str, Any] = {
         "client_tools": tuple(_tool(tool, f"tools.{at}") for at, tool in enumerate(body.tools or ())),
@@ -127,7 +127,7 @@ def run_of(body: CreateResponse, given: Given, thread_id: str | None) -> Statele
     }
     given_options = {name: value for name, value in options.items() if value not in (None, ())}
     try:
-        return _run(body, given, thread_id, given_options)
+        return _run(body, given, thread_id, given_options, is_new=is_new)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -135,13 +135,15 @@ def run_of(body: CreateResponse, given: Given, thread_id: str | None) -> Statele
         raise InvalidInput(f"{field or 'The request'}: {first['msg']}.", field=field or "body") from error
 
 
-def _run(body: CreateResponse, given: Given, thread_id: str | None, options: dict[str, Any]) -> StatelessRunCreate:
+def _run(
+    body: CreateResponse, given: Given, thread_id: str | None, options: dict[str, Any], *, is_new: bool
+) -> StatelessRunCreate:
     return StatelessRunCreate(
         message=given.message,
         thread_id=thread_id,
-        agent_id=None if thread_id is not None else body.model,
+        agent_id=body.model if is_new else None,
         # What is not stored is in no list, and is deleted within a day.
-        ephemeral=thread_id is None and body.store is False,
+        ephemeral=is_new and body.store is False,
         metadata=dict(body.metadata or {}),
         **options,
     )

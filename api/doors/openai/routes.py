@@ -47,14 +47,13 @@ async def create_response(
     if given.results:
         return await _continue(door, body, given)
     key = door.key(request_id or client_request_id, body)
-    # Before a thread is forked for it a second time.
-    earlier = await door.earlier(key)
-    if earlier is not None:
-        return await _respond(door, ResponseId(earlier), body)
-    message = run_of(body, given, await _thread_of(door, body))
+    thread_id, after_run_id = _continued(body)
+    message = run_of(body, given, thread_id, is_new=thread_id is None and after_run_id is None)
     if body.stream and not body.background:
-        return await door.submit_and_follow(message, lambda begun: _writer(door, begun), key=key)
-    begun = await door.submit(message, key=key)
+        return await door.submit_and_follow(
+            message, lambda begun: _writer(door, begun), key=key, after_run_id=after_run_id
+        )
+    begun = await door.submit(message, key=key, after_run_id=after_run_id)
     return await _respond(door, ResponseId(begun.run_id), body)
 
 
@@ -92,14 +91,15 @@ async def list_input_items(response_id: IdPath, door: AnyDoor) -> Response:
     return _json({"object": "list", "data": data, "first_id": first, "last_id": final, "has_more": False})
 
 
-async def _thread_of(door: Door, body: CreateResponse) -> str | None:
+def _continued(body: CreateResponse) -> tuple[str | None, str | None]:
+    """Return the thread and the run that a request names as what it continues."""
     if body.previous_response_id is not None and body.conversation is not None:
         raise InvalidInput("Give previous_response_id or conversation, not both.", field="conversation")
     if body.previous_response_id is not None:
-        return await door.thread_after(ResponseId.parse(body.previous_response_id).run_id)
+        return None, ResponseId.parse(body.previous_response_id).run_id
     if body.conversation is None:
-        return None
-    return thread_of(body.conversation if isinstance(body.conversation, str) else body.conversation.id)
+        return None, None
+    return thread_of(body.conversation if isinstance(body.conversation, str) else body.conversation.id), None
 
 
 async def _continue(door: Door, body: CreateResponse, given: Given) -> Response:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nova_workers.base.errors import Gone, NotFound, ThreadBusy, deleted, missing
+from nova_workers.base.errors import Conflict, Gone, NotFound, ThreadBusy, deleted, missing
 from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.idempotency.sql import once
 from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.sql import submit as ledger
+from nova_workers.domain.threads.sql.records import fork_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
@@ -52,6 +54,7 @@ class Submitter:
             AgentRenamed: The agent has another id now.
             InvalidInput: Its agent or its engine cannot have an option of the run.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
+            Conflict: The run that it continues has not ended, or left no turn.
             IdempotencyMismatch: The key was used for another request.
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
                 submission with the same idempotency key returns it.
@@ -71,7 +74,7 @@ class Submitter:
         return accepted
 
     async def _write(self, submission: Submission, run_id: str) -> Accepted:
-        plain = submission.request is None and submission.options is None
+        plain = submission.request is None and submission.options is None and submission.after_run_id is None
         if plain and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
@@ -109,6 +112,8 @@ class Submitter:
         return replace(accepted, replayed=True) if is_replay else accepted
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+        if submission.after_run_id is not None:
+            submission = await _continuing(connection, submission, submission.after_run_id)
         if submission.options is not None:
             assert self._options is not None  # noqa: S101 - given where messages may have options
             await self._options.check(connection, submission, submission.options)
@@ -157,6 +162,28 @@ class Submitter:
         when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
         text = f"Agent {submission.agent_id!r} was deleted at {when}. {hint}"
         return Gone(text, kind="agent", id=submission.agent_id)
+
+
+async def _continuing(connection: Connection, submission: Submission, run_id: str) -> Submission:
+    """Return a submission for the thread in which it continues a run.
+
+    The lock keeps other messages from following the run until this one does. A fork is made by the same transaction as
+    its first run, so that none is left behind by a refusal, a repetition or a crash.
+    """
+    tenant_id = submission.tenant_id
+    found = await ledger.find_continued(connection, tenant_id, run_id)
+    if found is None:
+        raise missing("run", run_id)
+    if found["status"] not in ENDED_RUNS or found["turn_id"] is None:
+        raise Conflict(
+            f"Run {run_id!r} is {found['status']}, and has no turn to continue from. Wait for its end.",
+            status=found["status"],
+        )
+    thread_id, turn_id = found["thread_id"], found["turn_id"]
+    busy = await ledger.lock_thread(connection, tenant_id, thread_id)
+    if busy is not None or await ledger.find_head(connection, tenant_id, thread_id) != turn_id:
+        thread_id = (await fork_thread(connection, tenant_id, thread_id, turn_id=turn_id)).id
+    return replace(submission, thread_id=thread_id, agent_id=None, ephemeral=False)
 
 
 def _follow(tx: UnitOfWork, accepted: Accepted) -> None:

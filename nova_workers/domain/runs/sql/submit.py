@@ -102,6 +102,15 @@ SELECT a.spec, t.orchestration_id IS NOT NULL AS orchestrated
  WHERE a.tenant_id = :tenant_id AND a.id = CASE WHEN :thread_id::text IS NULL THEN :agent_id ELSE t.agent_id END
 """
 
+# A message that joined another run's turn ends with that run.
+_CONTINUED = """
+SELECT r.thread_id, t.id AS turn_id, COALESCE(o.status, r.status) AS status
+  FROM runs r LEFT JOIN turns t ON t.id = r.turn_id LEFT JOIN runs o ON o.id = t.run_id
+ WHERE r.tenant_id = :tenant_id AND r.id = :run_id
+"""
+
+_HEAD = "SELECT head_turn_id FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL"
+
 _DELETED_AT = "SELECT deleted_at FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id"
 
 _WHY = """
@@ -146,6 +155,16 @@ async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) ->
     if await connection.fetchval(_LOCK_THREAD, tenant_id=tenant_id, thread_id=thread_id) is None:
         return None
     return await connection.fetchval(_BUSY_RUN, thread_id=thread_id)
+
+
+async def find_continued(connection: Connection, tenant_id: str, run_id: str) -> Row | None:
+    """Return the thread, the turn and the status of a run that a message continues; None if there is no such run."""
+    return await connection.fetchrow(_CONTINUED, tenant_id=tenant_id, run_id=run_id)
+
+
+async def find_head(connection: Connection, tenant_id: str, thread_id: str) -> str | None:
+    """Return the turn at the head of a thread; None if it has none, or was deleted."""
+    return await connection.fetchval(_HEAD, tenant_id=tenant_id, thread_id=thread_id)
 
 
 async def interrupt_active(connection: Connection, thread_id: str) -> str | None:

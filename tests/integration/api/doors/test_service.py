@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from fastapi import Request
 from starlette.types import Message
 
@@ -13,6 +14,7 @@ from api.auth import Caller
 from api.doors.feed import Change, Done, Ended, Paused
 from api.doors.items import FileItem, Item, MessageItem, QuestionItem, ToolCallItem, ToolResultItem
 from api.doors.service import Door
+from nova_workers.base.errors import Conflict, InvalidInput, NotFound
 from nova_workers.contracts import events as live
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.events import EventCursor
@@ -136,3 +138,40 @@ async def test_the_items_of_a_run_that_has_not_begun_are_its_message(own_api: Ap
     (item,) = await door.items(begun.run_id)
     assert isinstance(item, MessageItem)
     assert (item.role, item.text) == ("user", "hello")
+
+
+async def test_a_message_after_a_run_follows_in_its_thread_or_in_a_fork_and_a_refusal_leaves_none(
+    own_api: Api, own_worker: ManualWorker
+) -> None:
+    door = door_of(own_api)
+    first = await door.submit(StatelessRunCreate(message="one", agent_id="nova"))
+    with pytest.raises(Conflict, match="has no turn to continue from"):
+        await door.submit(StatelessRunCreate(message="two"), after_run_id=first.run_id)
+    await own_worker.play(first.thread_id)
+
+    body = StatelessRunCreate(message="two")
+    key = door.key("a request", body)
+    sent = await asyncio.gather(
+        *(door.submit(body, key=key, after_run_id=first.run_id) for _ in range(3)),
+        *(door.submit(body, after_run_id=first.run_id) for _ in range(3)),
+    )
+    assert len({begun.run_id for begun in sent[:3]}) == 1
+    # One of the four follows in the thread itself, and each other has a fork of its own.
+    threads = {begun.run_id: begun.thread_id for begun in sent}
+    assert len(threads) == len(set(threads.values())) == 4
+    assert first.thread_id in threads.values()
+    assert await count_of(own_api, "threads") == 4
+
+    refused = StatelessRunCreate.model_validate({"message": "x", "output_schema": {"type": "no such type"}})
+    for _ in range(2):
+        with pytest.raises(InvalidInput):
+            await door.submit(refused, after_run_id=first.run_id)
+    assert await count_of(own_api, "threads") == 4
+    with pytest.raises(NotFound):
+        await door.submit(body, after_run_id="run_01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+
+async def count_of(api: Api, table: str) -> int:
+    """Return how many rows the tenant has in a table."""
+    async with api.state.services.database.connection() as connection:
+        return await connection.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = :id", id=api.tenant.id)
