@@ -14,6 +14,7 @@ from nova_workers.base.observability.tracing import current_traceparent
 from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, RequestKey, Submission
+from nova_workers.domain.runs.rules.submit import MakeThread
 from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
@@ -98,6 +99,7 @@ class MessageAcceptance:
         run_id: str | None = None,
         request: RequestKey | None = None,
         after_run_id: str | None = None,
+        make_thread: MakeThread | None = None,
     ) -> tuple[Accepted, Submission]:
         """Accept a message.
 
@@ -108,6 +110,7 @@ class MessageAcceptance:
             run_id: The id that a new run gets.
             request: The idempotency key, where it is bound to another body than this one.
             after_run_id: The run whose turn it continues, for a body that names neither a thread nor an agent.
+            make_thread: Makes the thread, in the run's transaction.
 
         Raises:
             NovaError: It is refused; then there is no run.
@@ -131,7 +134,7 @@ class MessageAcceptance:
         )
         if after_run_id is not None:
             submission = replace(submission, after_run_id=after_run_id)
-        accepted = await services.submitter.submit(submission, run_id=run_id)
+        accepted = await services.submitter.submit(submission, run_id=run_id, make_thread=make_thread)
         if not accepted.replayed:
             services.metrics.runs_accepted.labels(accepted.queue, submission.source).inc()
         return accepted, submission

@@ -181,9 +181,9 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=[
             *_believing(proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
+            *_speaking(doors),
             Middleware(HostCheck, names=[*settings.allowed_hosts, settings.api.host], answer=problem_response),
             *_cross_origin(settings.api.cors_origins),
-            *_speaking(doors),
             Middleware(UnhandledErrors),
             Middleware(
                 RequestGuard,

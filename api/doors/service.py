@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,20 +14,27 @@ from pydantic import BaseModel
 
 from nova_workers.base.errors import missing
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import PastMessage, RunView, StatelessRunCreate, ThreadView
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
+from nova_workers.domain.runs.rules.submit import MakeThread
 from nova_workers.domain.runs.sql.reads import RunState, get_run
+from nova_workers.domain.threads.rules.past import turns_of
+from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 from nova_workers.domain.threads.sql.items import (
+    RunFacts,
+    get_run_facts,
     load_run_contents,
     load_run_message,
     load_turn_contents,
 )
 from nova_workers.domain.threads.sql.lineage import list_turns
-from nova_workers.domain.threads.sql.records import get_thread
+from nova_workers.domain.threads.sql.records import create_thread, get_thread
+from nova_workers.ledger.database import Connection
 
 from ..acceptance import MessageAcceptance, view_at_end
 from ..auth import Caller, RunsCaller, SubmittingCaller
+from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
 from ..streaming.following import Target
 from ..submitting import given_results
@@ -81,7 +89,12 @@ class Door:
         return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
 
     async def submit(
-        self, message: StatelessRunCreate, *, key: RequestKey | None = None, after_run_id: str | None = None
+        self,
+        message: StatelessRunCreate,
+        *,
+        key: RequestKey | None = None,
+        after_run_id: str | None = None,
+        make_thread: MakeThread | None = None,
     ) -> Begun:
         """Accept a message for a thread, for a new thread of an agent, or as what follows a run.
 
@@ -90,12 +103,15 @@ class Door:
             key: Of the request: with it, a repeated one gets the same run.
             after_run_id: The run that it continues, for a message that names neither thread nor agent: in the run's
                 own thread, or in a fork of it if other messages followed. A refusal leaves no fork.
+            make_thread: Makes its thread (`with_past`), which exists only if the run does.
 
         Raises:
             NovaError: It is refused; then there is no run.
         """
         acceptance = MessageAcceptance(self.state, self.caller, self.request, None)
-        accepted, _ = await acceptance.submit(message, None, request=key, after_run_id=after_run_id)
+        accepted, _ = await acceptance.submit(
+            message, None, request=key, after_run_id=after_run_id, make_thread=make_thread
+        )
         return Begun(accepted.run_id, accepted.thread_id, accepted.agent_id, accepted.replayed)
 
     async def submit_and_follow(
@@ -105,6 +121,7 @@ class Door:
         *,
         key: RequestKey | None = None,
         after_run_id: str | None = None,
+        make_thread: MakeThread | None = None,
     ) -> DoorStream:
         """Accept a message as `submit` does, and respond with what its run does.
 
@@ -114,7 +131,7 @@ class Door:
             NovaError: It is refused; then there is no run.
         """
         async with self.state.permits.hold(self.caller.key_id) as permit:
-            begun = await self.submit(message, key=key, after_run_id=after_run_id)
+            begun = await self.submit(message, key=key, after_run_id=after_run_id, make_thread=make_thread)
             target = Target(self.caller.tenant_id, begun.run_id)
             found = await self.state.follower.find(target) if begun.is_replay else _fresh(begun)
             return DoorStream(self.state, target, found, writer=writer_of(begun), permit=permit.handed_over())
@@ -149,6 +166,25 @@ class Door:
         async with self.state.services.database.connection() as connection:
             return await get_run(connection, self.caller.tenant_id, run_id)
 
+    async def facts(self, run_id: str) -> RunFacts:
+        """Return the options of a run, the run before it and its tokens by step.
+
+        Raises:
+            NotFound: No such run in this tenant, or its thread was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await get_run_facts(connection, self.caller.tenant_id, run_id)
+
+    async def thread(self, thread_id: str) -> ThreadView:
+        """Return a conversation.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await get_thread(connection, self.caller.tenant_id, thread_id)
+
     async def agents(self) -> tuple[str, ...]:
         """Return the ids of the agents that the key may send messages to."""
         found: list[str] = []
@@ -168,6 +204,29 @@ class Door:
             Gone: It was deleted or renamed.
         """
         return (await self.state.services.agents.get(self.caller.tenant_id, agent_id)).id
+
+    async def with_past(self, agent_id: str, messages: Sequence[PastMessage], *, ephemeral: bool) -> MakeThread:
+        """Return the maker of a thread that begins with the messages of a conversation that the client keeps.
+
+        Raises:
+            InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
+        """
+        services, tenant_id = self.state.services, self.caller.tenant_id
+        scaled = await scaled_messages(messages)
+
+        def check() -> list[ImportedTurn]:
+            max_chars = services.settings.api.max_message_chars
+            return turns_of(checked_messages(scaled, max_chars=max_chars, now=services.clock.now()))
+
+        # A long conversation takes some 0.1 s.
+        turns = await asyncio.to_thread(check)
+
+        async def make(connection: Connection) -> str:
+            thread = await create_thread(connection, tenant_id, agent_id, ephemeral=ephemeral)
+            await import_turns(connection, tenant_id, thread.id, thread.agent_id, turns, embed=False)
+            return thread.id
+
+        return make
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a question of a run, or permit or refuse a call. The first answer counts.
@@ -194,6 +253,25 @@ class Door:
             IllegalTransition: It ended otherwise.
         """
         return await self.state.services.canceller.cancel(self.caller.tenant_id, run_id)
+
+    async def delete_run(self, run_id: str) -> None:
+        """Delete the thread of a run that is alone in it, and cancel the run if it is open.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            Gone: The thread was deleted before.
+            Conflict: Other runs are in the thread.
+        """
+        await self.state.services.canceller.delete_only_run(self.caller.tenant_id, run_id)
+
+    async def delete_thread(self, thread_id: str) -> None:
+        """Delete a conversation, and cancel its open runs.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted before.
+        """
+        await self.state.services.canceller.delete_thread(self.caller.tenant_id, thread_id)
 
     async def items(self, run_id: str) -> tuple[Item, ...]:
         """Return the committed items of a run, in order, with its message. Of one that joined another's turn: that.

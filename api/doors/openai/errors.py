@@ -7,6 +7,9 @@ from typing import Any, Final
 from nova_workers.contracts.bodies import Problem
 
 _CODES: Final = {"unauthenticated": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
+_FIELDS: Final = {"agent_id": "model", "client_tools": "tools"}
+"""Fields of the native API, as the protocol names them."""
+_INPUTS: Final = frozenset({"message", "messages"})
 
 
 def error_document(problem: Problem) -> dict[str, Any]:
@@ -17,10 +20,20 @@ def error_document(problem: Problem) -> dict[str, Any]:
         "error": {
             "message": problem.detail if problem.code != "invalid_input" else message,
             "type": _type_of(problem.status),
-            "param": first.get("field"),
+            "param": _param(first.get("field")),
             "code": _CODES.get(problem.code, problem.code),
         }
     }
+
+
+def _param(field: object) -> str | None:
+    if not isinstance(field, str):
+        return None
+    name, dot, rest = field.partition(".")
+    if name in _INPUTS:
+        # Places in it are those of what was made of it.
+        return "input"
+    return f"{_FIELDS.get(name, name)}{dot}{rest}"
 
 
 def _type_of(status: int) -> str:

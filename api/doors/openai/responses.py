@@ -1,4 +1,4 @@
-"""A response: a part of a run, from its beginning or from the results of its caller's calls to the next such calls.
+"""A response: a part of a run, from its beginning or from what it asked for to the next thing that it asks for.
 
 Its id names the run and the step with which it begins, so that any process finds it.
 """
@@ -6,21 +6,29 @@ Its id names the run and the step with which it begins, so that any process find
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import orjson
 
 from nova_workers.base.errors import missing
-from nova_workers.base.vocabulary import ENDED_RUNS
+from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.http.wire import RunView, UsageView
+from nova_workers.contracts.run_options import ClientTool
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import AskApproval, AskUser
+from nova_workers.domain.threads.sql.items import RunFacts
 
-from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem
+from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
+from .bodies import JSON_OBJECT
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 _PREFIX: Final = "resp_"
 _CONVERSATION: Final = "conv_"
+_ULID_CHARS: Final = 26
+_READ: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 class ResponseId(NamedTuple):
@@ -58,47 +66,79 @@ def thread_of(conversation: str) -> str:
 
 
 def part_of(items: Iterable[Item], first_step: int) -> tuple[list[Item], int | None]:
-    """Return the output of a response, and its last step if it ends with calls of its caller."""
+    """Return the output of a response, and its last step if it ends by asking its caller or a person."""
     own = [item for item in items if item.step >= first_step and not _is_input(item)]
-    last = min((item.step for item in own if isinstance(item, ToolCallItem) and item.for_caller), default=None)
+    last = min((item.step for item in own if _asks(item)), default=None)
     return (own if last is None else [item for item in own if item.step <= last]), last
 
 
+def input_of(items: Sequence[Item], first_step: int) -> list[JsonObject]:
+    """Return the input of a response: a message, or results of calls and answers to questions, and what steered it."""
+    last = part_of(items, first_step)[1]
+    given = [item for item in items if first_step - 1 <= item.step and (last is None or item.step < last)]
+    asked = {item.call_id for item in given if isinstance(item, QuestionItem) and isinstance(item.request, AskUser)}
+    documents: list[JsonObject] = []
+    for item in given:
+        if _is_input(item):
+            documents.extend(item_documents(item))
+        elif isinstance(item, ToolResultItem) and item.call_id in asked:
+            documents.append(_said(f"msg_{item.id.removeprefix('res_')}", item.content))
+    return documents
+
+
 def status_of(run: RunView, last_step: int | None) -> Status:
-    """Return the status of a response."""
+    """Return the status of a response. One that ends by asking is completed, as a model's that calls functions."""
     if last_step is not None:
         return "completed"
-    if run.status not in ENDED_RUNS:
-        return "in_progress" if run.attempt else "queued"
-    if run.status == "failed":
-        return "failed"
-    if run.status == "canceled":
-        return "cancelled"
-    return "incomplete" if run.stop_reason == "max_tokens" or run.limit_reached else "completed"
+    match run.status:
+        case "succeeded" | "merged":
+            return "incomplete" if run.stop_reason == "max_tokens" or run.limit_reached else "completed"
+        case "failed":
+            return "failed"
+        case "canceled":
+            return "cancelled"
+        case "waiting" if any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits):
+            return "incomplete"
+        case _:
+            return "in_progress" if run.attempt else "queued"
 
 
-def response_document(run: RunView, response: ResponseId, items: Sequence[Item]) -> JsonObject:
-    """Return a response as a whole, from its run and the run's items."""
-    output, last_step = part_of(items, response.first_step)
-    status = status_of(run, last_step)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the ledger has of a response."""
+
+    run: RunView
+    facts: RunFacts
+    items: Sequence[Item]
+
+
+def response_document(response: ResponseId, found: Found, *, is_begun: bool = False) -> JsonObject:
+    """Return a response as a whole; as it is when it begins, if only that is wanted.
+
+    Raises:
+        NotFound: The run has no response that begins with this step.
+    """
+    run, facts = found.run, found.facts
+    first = response.first_step
+    if first and not any(_asks(item) and item.step == first - 1 for item in found.items):
+        raise missing("response", str(response))
+    output, last_step = part_of(() if is_begun else found.items, first)
+    status: Status = "in_progress" if is_begun else status_of(run, last_step)
     is_over = status not in {"queued", "in_progress"}
-    error = None
-    if run.error is not None and status == "failed":
-        error = {"code": "server_error", "message": run.error.message}
     return {
         "id": str(response),
         "object": "response",
         "created_at": int(run.created_at.timestamp()),
-        "completed_at": int(run.finished_at.timestamp()) if run.finished_at and status == "completed" else None,
+        "completed_at": _completed_at(run) if status == "completed" and last_step is None else None,
         "status": status,
         "incomplete_details": {"reason": _incomplete(run)} if status == "incomplete" else None,
         "model": run.agent_id,
-        "previous_response_id": None,
+        "previous_response_id": _previous(response, found),
         "conversation": {"id": conversation_id(run.thread_id)},
         "instructions": run.instructions,
         "output": [document for item in output for document in item_documents(item)],
-        "error": error,
-        "tools": [{"type": "function", "name": name, **_UNKNOWN_TOOL} for name in run.client_tools],
+        "error": _error(run) if status == "failed" else None,
+        "tools": [] if facts.options is None else [_tool(tool) for tool in facts.options.client_tools],
         "tool_choice": _choice(run),
         "truncation": "auto",
         "parallel_tool_calls": True,
@@ -109,10 +149,10 @@ def response_document(run: RunView, response: ResponseId, items: Sequence[Item])
         "top_logprobs": 0,
         "temperature": 1 if run.temperature is None else run.temperature,
         "reasoning": None,
-        "usage": _usage(run.usage) if is_over and run.usage is not None else None,
+        "usage": _usage(found, first, last_step) if is_over else None,
         "max_output_tokens": run.max_output_tokens,
         "max_tool_calls": None,
-        "store": True,
+        "store": not facts.ephemeral,
         "background": False,
         "service_tier": "default",
         "metadata": run.metadata,
@@ -121,7 +161,35 @@ def response_document(run: RunView, response: ResponseId, items: Sequence[Item])
     }
 
 
-_UNKNOWN_TOOL: Final[JsonObject] = {"description": None, "parameters": None, "strict": None}
+def _tool(tool: ClientTool) -> JsonObject:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description or None,
+        "parameters": tool.input_schema,
+        "strict": None,
+    }
+
+
+def _completed_at(run: RunView) -> int | None:
+    return None if run.finished_at is None else int(run.finished_at.timestamp())
+
+
+def _previous(response: ResponseId, found: Found) -> str | None:
+    """Return the response that one continues: of the same run, or the last one of the run before."""
+    if response.first_step:
+        earlier = [item.step for item in found.items if _asks(item) and item.step < response.first_step - 1]
+        return str(ResponseId(response.run_id, max(earlier, default=-1) + 1))
+    before = found.facts.before_run_id
+    step = found.facts.before_step
+    return None if before is None else str(ResponseId(before, 0 if step is None else step + 1))
+
+
+def _error(run: RunView) -> JsonObject | None:
+    if run.error is None:
+        return None
+    code = "rate_limit_exceeded" if run.error.kind == "rate_limit" else "server_error"
+    return {"code": code, "message": run.error.message}
 
 
 def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject]:
@@ -130,23 +198,57 @@ def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject
         case MessageItem(role="assistant"):
             yield message_document(item.id, item.text, status)
         case MessageItem():
-            content = [_input_part(block) for block in item.content]
-            yield {"type": "message", "id": item.id, "status": status, "role": "user", "content": content}
+            yield _said(item.id, item.content)
         case ReasoningItem():
             yield reasoning_document(item.id, item.text)
         case ToolCallItem(for_caller=True):
-            yield call_document(item.id, item.call_id, item.tool_name, item.params, status)
+            yield call_document(item, orjson.dumps(item.params).decode(), status)
         case ToolResultItem(for_caller=True):
             yield {
                 "type": "function_call_output",
-                "id": item.id,
-                "call_id": item.call_id,
+                "id": f"fco_{item.id.removeprefix('res_')}",
+                "call_id": call_item_id(item.run_id or "", item.call_id),
                 "output": [_input_part(block) for block in item.content],
                 "status": "completed",
+            }
+        case QuestionItem(request=AskUser(question=question, options=options)):
+            text = "\n".join([question, *(f"- {option}" for option in options)])
+            yield message_document(f"msg_{item.id.removeprefix('wait_')}", text, status)
+        case QuestionItem(request=AskApproval(tool_name=name, params=params)):
+            yield {
+                "type": "mcp_approval_request",
+                "id": approval_id(item.run_id or "", item.id),
+                "server_label": "nova",
+                "name": name,
+                "arguments": orjson.dumps(params).decode(),
             }
         case ToolCallItem() | ToolResultItem() | QuestionItem() | FileItem():
             # No type of the protocol fits what the client does not execute.
             return
+
+
+def approval_id(run_id: str, wait_id: str) -> str:
+    """Return the id of a request for permission. It names its run."""
+    return f"mcpr_{run_id.removeprefix('run_')}_{wait_id.removeprefix('wait_')}"
+
+
+def run_and_wait_of(approval: str) -> tuple[str, str]:
+    """Return the run and the wait of a request for permission.
+
+    Raises:
+        NotFound: It is the id of none.
+    """
+    ulid, _, wait = approval.removeprefix("mcpr_").partition("_")
+    if not approval.startswith("mcpr_") or not ulid.isalnum() or not wait.isalnum():
+        raise missing("approval request", approval[:80])
+    return f"run_{ulid}", f"wait_{wait}"
+
+
+def run_and_call_of(call_id: str) -> tuple[str, str] | None:
+    """Return the run and the call that a call's id names; None for a call of another service."""
+    ulid, _, call = call_id.removeprefix("call_").partition("_")
+    is_ours = call_id.startswith("call_") and len(ulid) == _ULID_CHARS and ulid.isalnum() and call
+    return (f"run_{ulid}", call) if is_ours else None
 
 
 def message_document(item_id: str, text: str | None, status: str) -> JsonObject:
@@ -156,27 +258,41 @@ def message_document(item_id: str, text: str | None, status: str) -> JsonObject:
 
 
 def reasoning_document(item_id: str, text: str | None) -> JsonObject:
-    """Return reasoning."""
-    content = [] if text is None else [{"type": "reasoning_text", "text": text}]
-    return {"type": "reasoning", "id": item_id, "summary": [], "content": content}
+    """Return reasoning. It is a summary: neither OpenAI's clients nor those of Open Responses know another stream."""
+    summary = [] if text is None else [summary_part(text)]
+    return {"type": "reasoning", "id": item_id, "summary": summary, "content": []}
 
 
-def call_document(item_id: str, call_id: str, name: str, params: JsonObject | None, status: str) -> JsonObject:
-    """Return a call of a function of the client."""
-    arguments = "" if params is None else orjson.dumps(params).decode()
+def call_document(item: ToolCallItem, arguments: str, status: str) -> JsonObject:
+    """Return a call of a function of the client. The id of the call names the run that waits for its result."""
     return {
         "type": "function_call",
-        "id": item_id,
-        "call_id": call_id,
-        "name": name,
+        "id": f"fc_{item.id.removeprefix('call_')}",
+        "call_id": item.id,
+        "name": item.tool_name,
         "arguments": arguments,
         "status": status,
     }
 
 
+def summary_part(text: str) -> JsonObject:
+    """Return a part of a summary of reasoning."""
+    return {"type": "summary_text", "text": text}
+
+
 def text_part(text: str) -> JsonObject:
     """Return text of the agent."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _said(item_id: str, content: Sequence[ContentBlock]) -> JsonObject:
+    parts = [_input_part(block) for block in content]
+    return {"type": "message", "id": item_id, "status": "completed", "role": "user", "content": parts}
+
+
+def _asks(item: Item) -> bool:
+    """Return whether a response ends with an item: the client or a person is to do something."""
+    return isinstance(item, QuestionItem) or (isinstance(item, ToolCallItem) and item.for_caller)
 
 
 def _is_input(item: Item) -> bool:
@@ -197,6 +313,9 @@ def _input_part(block: ContentBlock) -> JsonObject:
 
 
 def _incomplete(run: RunView) -> str:
+    if run.status == "waiting":
+        # For more results, or for another answer, than this response has.
+        return "waiting"
     is_long = run.stop_reason == "max_tokens" or run.limit_reached == "tokens"
     return "max_output_tokens" if is_long else run.limit_reached or "stopped"
 
@@ -210,6 +329,8 @@ def _choice(run: RunView) -> str | JsonObject:
 def _format(run: RunView) -> JsonObject:
     if run.output_schema is None:
         return {"type": "text"}
+    if run.output_schema == JSON_OBJECT:
+        return {"type": "json_object"}
     return {
         "type": "json_schema",
         "name": "answer",
@@ -219,12 +340,25 @@ def _format(run: RunView) -> JsonObject:
     }
 
 
-def _usage(usage: UsageView) -> JsonObject:
-    read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+def _usage(found: Found, first_step: int, last_step: int | None) -> JsonObject | None:
+    """Return the tokens of a response: those of its run up to its end, without those before it."""
+    upto = _used_upto(found, last_step)
+    if upto is None:
+        return None
+    before = found.facts.used_at.get(first_step - 1, TokenUsage())
+    read = sum(getattr(upto, name) - getattr(before, name) for name in _READ)
+    written = upto.output_tokens - before.output_tokens
     return {
         "input_tokens": read,
-        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": read + usage.output_tokens,
+        "input_tokens_details": {"cached_tokens": upto.cache_read_tokens - before.cache_read_tokens},
+        "output_tokens": written,
+        "output_tokens_details": {"reasoning_tokens": upto.reasoning_tokens - before.reasoning_tokens},
+        "total_tokens": read + written,
     }
+
+
+def _used_upto(found: Found, last_step: int | None) -> TokenUsage | UsageView | None:
+    """Return the tokens of a run up to a step. Those of a step that waits are the turn's so far."""
+    if last_step is None:
+        return found.run.usage
+    return found.facts.used_at.get(last_step) or found.facts.used

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -13,9 +13,11 @@ from nova_workers.contracts.content import JsonObject
 from ...json_body import StrictRoute
 from ..service import AnyDoor, Begun, Door, SendingDoor
 from ..streams import DoorStream
-from .bodies import CreateResponse, Given, given_input, run_of
-from .responses import ResponseId, item_documents, part_of, response_document, thread_of
-from .writer import ResponseWriter, cursor_at
+from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
+from .continuing import answered_part, begin_of, resolved
+from .inputs import given_input
+from .responses import ResponseId, input_of, response_document
+from .writer import ResponseWriter, cursor_at, find_response
 
 router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
 
@@ -24,6 +26,8 @@ RequestId = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, 
 ClientRequestId = Annotated[str | None, Header(alias="X-Client-Request-Id", min_length=1, max_length=512)]
 IdPath = Annotated[str, Path(max_length=80)]
 StartingAfter = Annotated[int | None, Query(ge=0, le=_MAX_NUMBER)]
+AfterItem = Annotated[str | None, Query(max_length=300)]
+LimitQuery = Annotated[int, Query(ge=1, le=100)]
 
 
 @router.get("/models")
@@ -42,18 +46,28 @@ async def get_model(model_id: IdPath, door: AnyDoor) -> Response:
 async def create_response(
     body: CreateResponse, door: SendingDoor, request_id: RequestId = None, client_request_id: ClientRequestId = None
 ) -> Response:
-    """Send a message to an agent, or results of calls to a response that ended with them."""
-    given = given_input(body)
-    if given.results:
-        return await _continue(door, body, given)
+    """Send a message to an agent, or what a response asked for: results of calls, or an answer."""
+    refuse_unkept(body)
+    given = given_input(await resolved(door, body.input))
+    part = await answered_part(door, body, given)
+    if part is not None:
+        return await _respond(door, part, body)
     key = door.key(request_id or client_request_id, body)
-    thread_id, after_run_id = _continued(body)
-    message = run_of(body, given, thread_id, is_new=thread_id is None and after_run_id is None)
+    given = given.without_results()
+    begin = await begin_of(door, body, given)
+    message = run_of(body, given, begin.thread_id, is_new=begin.is_new)
+    make_thread = None
+    if given.history:
+        make_thread = await door.with_past(agent_of(body), given.past(), ephemeral=body.store is not True)
     if body.stream and not body.background:
         return await door.submit_and_follow(
-            message, lambda begun: _writer(door, begun), key=key, after_run_id=after_run_id
+            message,
+            lambda begun: _writer(door, begun),
+            key=key,
+            after_run_id=begin.after_run_id,
+            make_thread=make_thread,
         )
-    begun = await door.submit(message, key=key, after_run_id=after_run_id)
+    begun = await door.submit(message, key=key, after_run_id=begin.after_run_id, make_thread=make_thread)
     return await _respond(door, ResponseId(begun.run_id), body)
 
 
@@ -66,6 +80,13 @@ async def get_response(
     return await _follow(door, response, starting_after) if stream else await _document(door, response)
 
 
+@router.delete("/responses/{response_id}")
+async def delete_response(response_id: IdPath, door: AnyDoor) -> Response:
+    """Delete a response that is alone in its conversation, with it."""
+    await door.delete_run(ResponseId.parse(response_id).run_id)
+    return _json({"id": response_id, "object": "response", "deleted": True})
+
+
 @router.post("/responses/{response_id}/cancel")
 async def cancel_response(response_id: IdPath, door: AnyDoor) -> Response:
     """Cancel the run of a response."""
@@ -75,51 +96,34 @@ async def cancel_response(response_id: IdPath, door: AnyDoor) -> Response:
 
 
 @router.get("/responses/{response_id}/input_items")
-async def list_input_items(response_id: IdPath, door: AnyDoor) -> Response:
-    """List what a response answers."""
+async def list_input_items(
+    response_id: IdPath,
+    door: AnyDoor,
+    *,
+    after: AfterItem = None,
+    limit: LimitQuery = 20,
+    order: Literal["asc", "desc"] = "desc",
+) -> Response:
+    """List what a response answers, newest first unless `order` is ``asc``."""
     response = ResponseId.parse(response_id)
-    items = await door.items(response.run_id)
-    last = part_of(items, response.first_step)[1]
-    # Results of calls are the input of the response after that of their calls.
-    own = [
-        item
-        for item in items
-        if not part_of([item], -1)[0] and response.first_step - 1 <= item.step and (last is None or item.step < last)
-    ]
-    data = [document for item in own for document in item_documents(item)]
-    first, final = (data[0]["id"], data[-1]["id"]) if data else (None, None)
-    return _json({"object": "list", "data": data, "first_id": first, "last_id": final, "has_more": False})
+    await door.facts(response.run_id)
+    data = input_of(await door.items(response.run_id), response.first_step)
+    return _json(page_of(data if order == "asc" else data[::-1], after, limit))
 
 
-def _continued(body: CreateResponse) -> tuple[str | None, str | None]:
-    """Return the thread and the run that a request names as what it continues."""
-    if body.previous_response_id is not None and body.conversation is not None:
-        raise InvalidInput("Give previous_response_id or conversation, not both.", field="conversation")
-    if body.previous_response_id is not None:
-        return None, ResponseId.parse(body.previous_response_id).run_id
-    if body.conversation is None:
-        return None, None
-    return thread_of(body.conversation if isinstance(body.conversation, str) else body.conversation.id), None
+def page_of(data: list[JsonObject], after: str | None, limit: int) -> JsonObject:
+    """Return a page of a list, from behind an item.
 
-
-async def _continue(door: Door, body: CreateResponse, given: Given) -> Response:
-    """Give results to a run that waits for them; the response after that of the calls answers."""
-    if body.previous_response_id is None:
-        raise InvalidInput(
-            "A function_call_output belongs to a response: give its id as previous_response_id.",
-            field="previous_response_id",
-        )
-    if given.message:
-        raise InvalidInput("Send the results of calls first, and a message when they are answered.", field="input")
-    previous = ResponseId.parse(body.previous_response_id)
-    asked_step = part_of(await door.items(previous.run_id), previous.first_step)[1]
-    if asked_step is None:
-        raise InvalidInput(
-            f"Response {body.previous_response_id!r:.80} has no calls of your functions.", field="previous_response_id"
-        )
-    await door.give_results(previous.run_id, given.results)
-    response = ResponseId(previous.run_id, asked_step + 1)
-    return await _follow(door, response, None) if body.stream else await _respond(door, response, body)
+    Raises:
+        InvalidInput: The list has no such item.
+    """
+    ids = [item["id"] for item in data]
+    if after is not None and after not in ids:
+        raise InvalidInput(f"after: the list has no item {after!r:.80}.", field="after")
+    rest = data if after is None else data[ids.index(after) + 1 :]
+    page = rest[:limit]
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    return {"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": len(rest) > limit}
 
 
 async def _respond(door: Door, response: ResponseId, body: CreateResponse) -> Response:
@@ -127,7 +131,7 @@ async def _respond(door: Door, response: ResponseId, body: CreateResponse) -> Re
         return await _follow(door, response, None)
     if not body.background:
         await door.wait(response.run_id)
-    return await _document(door, response)
+    return await _document(door, response, is_background=bool(body.background))
 
 
 async def _follow(door: Door, response: ResponseId, starting_after: int | None) -> DoorStream:
@@ -135,9 +139,9 @@ async def _follow(door: Door, response: ResponseId, starting_after: int | None) 
     return await door.follow(response.run_id, ResponseWriter(door, response, after), after=after)
 
 
-async def _document(door: Door, response: ResponseId) -> Response:
-    run = await door.run(response.run_id)
-    return _json(response_document(run, response, await door.items(response.run_id)))
+async def _document(door: Door, response: ResponseId, *, is_background: bool = False) -> Response:
+    document = response_document(response, await find_response(door, response.run_id))
+    return _json({**document, "background": is_background})
 
 
 def _writer(door: Door, begun: Begun) -> ResponseWriter:

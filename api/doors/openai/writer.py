@@ -16,9 +16,10 @@ from nova_workers.contracts.events import AFTER_LIVE, EventCursor
 from nova_workers.domain.runs.sql.reads import RunState
 
 from ..feed import Change, Delta, Done, Ended, Paused, Started, Voided
-from ..items import Item, MessageItem, ReasoningItem, ToolCallItem
+from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem
 from ..service import Door
 from .responses import (
+    Found,
     ResponseId,
     call_document,
     item_documents,
@@ -26,11 +27,13 @@ from .responses import (
     part_of,
     reasoning_document,
     response_document,
-    status_of,
+    summary_part,
     text_part,
 )
 
-_PLACE_BITS, _NUMBER_BITS, _SEQ_BITS = 7, 12, 24
+_PLACE_BITS, _NUMBER_BITS, _SEQ_BITS = 11, 10, 22
+"""Bits of a number, which with 10 of the attempt has the 53 that a double keeps: up to 2,047 events of the protocol for
+one of the run, of 4 million flushes of an attempt, which are a day of tokens."""
 _PLACES: Final = (1 << _PLACE_BITS) - 1
 _NUMBERS: Final = (1 << _NUMBER_BITS) - 1
 _SEQS: Final = (1 << _SEQ_BITS) - 1
@@ -55,6 +58,16 @@ def cursor_at(number: int) -> EventCursor:
     )
 
 
+async def find_response(door: Door, run_id: str) -> Found:
+    """Return a run with its items, of which responses are made.
+
+    Raises:
+        NotFound: No such run in this tenant, or its conversation was deleted.
+    """
+    facts = await door.facts(run_id)
+    return Found(await door.run(run_id), facts, await door.items(run_id))
+
+
 class ResponseWriter:
     """Writes one response's events."""
 
@@ -70,7 +83,7 @@ class ResponseWriter:
         self._index: dict[str, int] = {}
         self._texts: dict[str, list[str]] = {}
         self._asked_step: int | None = None
-        """The step whose calls end the response."""
+        """The step that ends the response by asking."""
         self._events: list[tuple[str, JsonObject]] = []
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
@@ -81,8 +94,7 @@ class ResponseWriter:
                 self._place(item.id)
         if self._is_resumed:
             return b""
-        view = await self._door.run(run.run_id)
-        document = {**response_document(view, self._response, ()), "status": "in_progress"}
+        document = response_document(self._response, await find_response(self._door, run.run_id), is_begun=True)
         self._add("response.created", response=document)
         self._add("response.in_progress", response=document)
         return self._frames(None)
@@ -98,22 +110,24 @@ class ResponseWriter:
                     self._start(change)
                 case Delta(item_id, kind, text) if item_id in self._index:
                     self._texts[item_id].append(text)
-                    name = "output_text" if kind == "message" else "reasoning"
-                    self._add(f"response.{name}.delta", **self._part(item_id), delta=text, **_LOGPROBS[kind])
+                    name = "output_text" if kind == "message" else "reasoning_summary_text"
+                    self._add(f"response.{name}.delta", **self._part(item_id, kind), delta=text, **_LOGPROBS[kind])
                 case Voided(item_id):
                     self._void(item_id)
                 case Done(item) if item.step >= self._response.first_step:
                     self._done(item)
-                case Paused("waiting") | Ended():
-                    await self._finish(is_ended=isinstance(change, Ended))
-                    if self.is_over:
-                        break
+                case Paused("waiting"):
+                    await self._pause()
+                case Ended():
+                    await self._finish()
                 case _:
                     pass
+            if self.is_over:
+                break
         return self._frames(cursor) + (_LAST if self.is_over else b"")
 
     def _is_behind(self, change: Change) -> bool:
-        """Return whether a change comes after the calls that end the response."""
+        """Return whether a change comes after what ends the response."""
         if self._asked_step is None:
             return False
         match change:
@@ -130,66 +144,98 @@ class ResponseWriter:
             return
         index = self._place(change.item_id)
         self._texts[change.item_id] = []
+        if change.is_resumed:
+            return
         if change.kind == "message":
-            document = message_document(change.item_id, None, "in_progress")
-            part = text_part("")
+            self._open_message(change.item_id, change.item_id)
         else:
-            document, part = reasoning_document(change.item_id, None), {"type": "reasoning_text", "text": ""}
-        if not change.is_resumed:
-            self._add("response.output_item.added", output_index=index, item=document)
-            self._add("response.content_part.added", **self._part(change.item_id), part=part)
+            self._add("response.output_item.added", output_index=index, item=reasoning_document(change.item_id, None))
+            part = summary_part("")
+            self._add("response.reasoning_summary_part.added", **self._part(change.item_id, "reasoning"), part=part)
+
+    def _open_message(self, key: str, item_id: str) -> None:
+        document = message_document(item_id, None, "in_progress")
+        self._add("response.output_item.added", output_index=self._place(key), item=document)
+        self._add("response.content_part.added", **{**self._part(key), "item_id": item_id}, part=text_part(""))
 
     def _void(self, item_id: str) -> None:
-        """End an item whose text is void: it is incomplete, and one of the same id may begin anew."""
+        """End an item whose text is void: it is incomplete, and one of the same id may begin again."""
         text = self._texts.pop(item_id, None)
         if text is not None and item_id.startswith("msg_"):
             document = message_document(item_id, "".join(text), "incomplete")
             self._add("response.output_item.done", output_index=self._index[item_id], item=document)
 
     def _done(self, item: Item) -> None:
+        documents = list(item_documents(item))
         match item:
             case MessageItem(role="assistant"):
-                part = text_part(item.text)
-                place = self._part(item.id)
-                self._add("response.output_text.done", **place, text=item.text, logprobs=[])
-                self._add("response.content_part.done", **place, part=part)
+                self._close_text(item.id, item.text)
             case ReasoningItem():
-                place, part = self._part(item.id), {"type": "reasoning_text", "text": item.text}
-                self._add("response.reasoning.done", **place, text=item.text)
-                self._add("response.content_part.done", **place, part=part)
+                place, part = self._part(item.id, "reasoning"), summary_part(item.text)
+                self._add("response.reasoning_summary_text.done", **place, text=item.text)
+                self._add("response.reasoning_summary_part.done", **place, part=part)
             case ToolCallItem(for_caller=True):
-                self._call(item)
+                self._call(item, documents[0])
+            case QuestionItem() if item.id not in self._index:
+                self._question(item, documents[0])
             case _:
                 return
         self._texts.pop(item.id, None)
-        for document in item_documents(item):
+        for document in documents:
             self._add("response.output_item.done", output_index=self._index[item.id], item=document)
 
-    def _call(self, item: ToolCallItem) -> None:
+    def _close_text(self, item_id: str, text: str, document_id: str | None = None) -> None:
+        place = {**self._part(item_id), "item_id": document_id or item_id}
+        self._add("response.output_text.done", **place, text=text, logprobs=[])
+        self._add("response.content_part.done", **place, part=text_part(text))
+
+    def _call(self, item: ToolCallItem, document: JsonObject) -> None:
         self._asked_step = item.step
-        place = {"item_id": item.id, "output_index": self._place(item.id)}
-        begun = call_document(item.id, item.call_id, item.tool_name, None, "in_progress")
-        arguments = orjson.dumps(item.params).decode()
+        place = {"item_id": document["id"], "output_index": self._place(item.id)}
+        arguments = document["arguments"]
+        begun = call_document(item, "", "in_progress")
         self._add("response.output_item.added", output_index=place["output_index"], item=begun)
         self._add("response.function_call_arguments.delta", **place, delta=arguments)
         self._add("response.function_call_arguments.done", **place, arguments=arguments)
 
-    async def _finish(self, *, is_ended: bool = False) -> None:
-        """Add the last event, if the response has ended: its run has, or it waits for the client."""
-        if not is_ended and self._asked_step is None:
+    def _question(self, item: QuestionItem, document: JsonObject) -> None:
+        self._asked_step = item.step
+        index, item_id = self._place(item.id), document["id"]
+        if document["type"] != "message":
+            self._add("response.output_item.added", output_index=index, item=document)
             return
-        run = await self._door.run(self._response.run_id)
-        items = await self._door.items(self._response.run_id)
-        status = status_of(run, part_of(items, self._response.first_step)[1])
-        name = status if status in {"completed", "failed", "incomplete"} else "incomplete"
-        self._add(f"response.{name}", response=response_document(run, self._response, items))
+        text = document["content"][0]["text"]
+        self._open_message(item.id, item_id)
+        place = {"item_id": item_id, "output_index": index, "content_index": 0}
+        self._add("response.output_text.delta", **place, delta=text, logprobs=[])
+        self._close_text(item.id, text, item_id)
+
+    async def _pause(self) -> None:
+        """Add the last event if the run waits for what the response cannot say: only it can go on."""
+        if self._asked_step is not None:
+            await self._finish()
+            return
+        found = await find_response(self._door, self._response.run_id)
+        document = response_document(self._response, found)
+        if document["status"] == "incomplete":
+            self._end(document)
+
+    async def _finish(self) -> None:
+        """Add the last event: the run has ended, or the response asked for something."""
+        self._end(response_document(self._response, await find_response(self._door, self._response.run_id)))
+
+    def _end(self, document: JsonObject) -> None:
+        status = document["status"]
+        name = status if status in {"completed", "failed"} else "incomplete"
+        self._add(f"response.{name}", response=document)
         self.is_over = True
 
     def _place(self, item_id: str) -> int:
         return self._index.setdefault(item_id, len(self._index))
 
-    def _part(self, item_id: str) -> dict[str, Any]:
-        return {"item_id": item_id, "output_index": self._place(item_id), "content_index": 0}
+    def _part(self, item_id: str, kind: str = "message") -> dict[str, Any]:
+        part = "summary_index" if kind == "reasoning" else "content_index"
+        return {"item_id": item_id, "output_index": self._place(item_id), part: 0}
 
     def _add(self, kind: str, **fields: Any) -> None:
         self._events.append((kind, fields))

@@ -9,7 +9,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.base.errors import IllegalTransition, InvalidInput, existing
+from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, existing
 from nova_workers.base.keys import run_events
 from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.contracts.content import ContentBlock
@@ -27,6 +27,7 @@ from nova_workers.domain.runs.sql import cancel as ledger
 from nova_workers.domain.runs.sql import retries
 from nova_workers.domain.runs.sql.filters import RunFilter
 from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.runs.sql.submit import lock_thread
 from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
@@ -113,6 +114,26 @@ class Canceller:
         """
         async with self._work.begin() as tx:
             tx.cancel(await delete_thread(tx.connection, tenant_id, thread_id))
+
+    async def delete_only_run(self, tenant_id: str, run_id: str) -> None:
+        """Delete the thread of a run, if no other run is in it. The run is canceled if it is open.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            Gone: Its thread was deleted before.
+            Conflict: Other runs are in the thread.
+        """
+        async with self._work.begin() as tx:
+            run = await get_run(tx.connection, tenant_id, run_id)
+            # No run is added to a locked thread.
+            await lock_thread(tx.connection, tenant_id, run.thread_id)
+            if await ledger.has_other_runs(tx.connection, run.thread_id, run_id):
+                raise Conflict(
+                    f"Run {run_id!r} is one of several in thread {run.thread_id!r}, and their history is one. Delete "
+                    "the thread.",
+                    thread_id=run.thread_id,
+                )
+            tx.cancel(await delete_thread(tx.connection, tenant_id, run.thread_id))
 
     async def edit(self, tenant_id: str, run_id: str, content: Sequence[ContentBlock]) -> RunView:
         """Replace the message of a queued run, and return the run.

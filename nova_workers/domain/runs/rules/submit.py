@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from nova_workers.base.errors import Conflict, Gone, NotFound, ThreadBusy, deleted, missing
@@ -18,6 +19,9 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
+
+MakeThread = Callable[[Connection], Awaitable[str]]
+"""Makes the thread of a message, in the transaction that inserts its run, and returns its id."""
 
 _AFTER_S = 0.01
 """Margin of a timer after the start time, so that the database's clock has passed it."""
@@ -38,12 +42,16 @@ class Submitter:
         self._options = options
         self._scheduled = scheduled
 
-    async def submit(self, submission: Submission, *, run_id: str | None = None) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, run_id: str | None = None, make_thread: MakeThread | None = None
+    ) -> Accepted:
         """Queue a message on its thread, or schedule it for later.
 
         Args:
             submission: The message.
             run_id: A new id, where the caller follows the run already.
+            make_thread: Makes the message's thread. Nothing of it stays where the message is refused, or where an
+                earlier request with its key made the run.
 
         Returns:
             The run; for an idempotency key that was used before, the run of its first use.
@@ -62,7 +70,7 @@ class Submitter:
         run_id = run_id or new_id("run")
         name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
         accepted = await write_once(
-            lambda: self._write(submission, run_id),
+            lambda: self._write(submission, run_id, make_thread),
             lambda: self._find(submission, run_id),
             doubt=lambda: doubtful("the message", submission.request, run_id=run_id),
         )
@@ -73,16 +81,16 @@ class Submitter:
             self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
         return accepted
 
-    async def _write(self, submission: Submission, run_id: str) -> Accepted:
+    async def _write(self, submission: Submission, run_id: str, make_thread: MakeThread | None) -> Accepted:
         plain = submission.request is None and submission.options is None and submission.after_run_id is None
-        if plain and submission.on_busy not in {"reject", "interrupt"}:
+        if plain and make_thread is None and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
                 accepted = await self._insert_on(tx.connection, submission, run_id)
                 _follow(tx, accepted)
         else:
             async with self._work.begin() as tx:
-                accepted = await self._insert_once(tx.connection, submission, run_id)
+                accepted = await self._insert_once(tx.connection, submission, run_id, make_thread)
                 _follow(tx, accepted)
         return accepted
 
@@ -94,7 +102,15 @@ class Submitter:
                 _follow(tx, accepted)
         return accepted
 
-    async def _insert_once(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+    async def _insert_once(
+        self, connection: Connection, submission: Submission, run_id: str, make_thread: MakeThread | None
+    ) -> Accepted:
+        async def make() -> Accepted:
+            placed = submission
+            if make_thread is not None:
+                placed = replace(submission, thread_id=await make_thread(connection), agent_id=None, ephemeral=False)
+            return await self._insert_guarded(connection, placed, run_id)
+
         async def find(made_id: str) -> Accepted:
             earlier = await ledger.find_accepted(connection, submission.tenant_id, made_id)
             if earlier is None:
@@ -105,7 +121,7 @@ class Submitter:
             connection,
             submission.tenant_id,
             submission.request,
-            lambda: self._insert_guarded(connection, submission, run_id),
+            make,
             find,
             made_id=run_id,
         )

@@ -29,6 +29,8 @@ _DELIVER_END = f"""deliver_end AS (
     {_EFFECT}
 )"""
 
+_HAS_OTHERS = "SELECT EXISTS (SELECT 1 FROM runs WHERE thread_id = :thread_id AND id <> :run_id)"
+
 
 # Ends runs `r` that were never begun; marks all others, and their worker or the next claim ends them. Two concurrent
 # calls cannot deadlock: rows are locked in one order, running and waiting runs before those that may be merged into
@@ -107,6 +109,11 @@ class OpenRun(NamedTuple):
 
     id: str
     unbegun: bool
+
+
+async def has_other_runs(connection: Connection, thread_id: str, run_id: str) -> bool:
+    """Return whether a thread has other runs than this one."""
+    return await connection.fetchval(_HAS_OTHERS, thread_id=thread_id, run_id=run_id)
 
 
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:

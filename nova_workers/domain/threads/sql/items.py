@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nova_workers.base.vocabulary import ToolCallStatus
+from nova_workers.base.errors import existing
+from nova_workers.base.vocabulary import EXTERNAL_WAITS, ToolCallStatus
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.run_options import RunOptions
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
 
@@ -54,6 +57,47 @@ _OF_TURNS = f"""
 """
 
 _MESSAGE = "SELECT content FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
+
+
+# Before it is the turn that the run's continues, or will continue if it is queued; of compactions, the one that they
+# summarize. A step that waits has no usage of its own yet: the turn's is up to it.
+_FACTS = """
+SELECT r.options, t.ephemeral, b.run_id AS before_run_id,
+       (SELECT max(c.step)
+          FROM run_waits w JOIN tool_calls c ON c.turn_id = b.id AND c.call_id = w.tool_call_id
+         WHERE w.run_id = b.run_id AND w.request ->> 'kind' = ANY(:external::text[])) AS before_step,
+       jsonb_build_object('input_tokens', u.input_tokens, 'output_tokens', u.output_tokens,
+                          'cache_read_tokens', u.cache_read_tokens, 'cache_write_tokens', u.cache_write_tokens,
+                          'reasoning_tokens', u.reasoning_tokens) AS used,
+       (SELECT jsonb_object_agg(m.step, m.used)
+          FROM messages m WHERE m.turn_id = u.id AND m.used IS NOT NULL AND m.step IS NOT NULL) AS used_at
+  FROM runs r
+  JOIN threads t ON t.id = r.thread_id
+  LEFT JOIN turns u ON u.id = r.turn_id
+  LEFT JOIN turns p ON p.id = CASE WHEN u.id IS NULL THEN t.head_turn_id ELSE u.parent_turn_id END
+  LEFT JOIN turns b ON b.id = CASE WHEN p.type = 'normal' THEN p.id ELSE p.parent_turn_id END
+ WHERE r.tenant_id = :tenant_id AND r.id = :run_id AND t.deleted_at IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What the ledger knows of a run beside its view.
+
+    Attributes:
+        options: As they were given; None without any.
+        before_run_id: The run that it continues; None where it begins a conversation, or continues an imported one.
+        before_step: The last step of that run in which it asked its caller or a person.
+        used: The tokens of the turn so far; None before it begins.
+        used_at: The same at the end of each step, but for the last.
+    """
+
+    options: RunOptions | None
+    ephemeral: bool
+    before_run_id: str | None
+    before_step: int | None
+    used: TokenUsage | None
+    used_at: Mapping[int, TokenUsage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +183,28 @@ async def load_run_contents(
     """
     row = await connection.fetchrow(_OF_RUN, tenant_id=tenant_id, run_id=run_id, from_step=from_step)
     return None if row is None or row["run_id"] != run_id else _contents(row)
+
+
+async def get_run_facts(connection: Connection, tenant_id: str, run_id: str) -> RunFacts:
+    """Return the options of a run, the run before it and its tokens by step.
+
+    Raises:
+        NotFound: There is no such run, or its thread was deleted.
+    """
+    row = existing(
+        await connection.fetchrow(_FACTS, tenant_id=tenant_id, run_id=run_id, external=list(EXTERNAL_WAITS)),
+        "run",
+        run_id,
+    )
+    used = row["used"]
+    return RunFacts(
+        options=None if row["options"] is None else RunOptions.model_validate(row["options"]),
+        ephemeral=row["ephemeral"],
+        before_run_id=row["before_run_id"],
+        before_step=row["before_step"],
+        used=None if used["input_tokens"] is None else TokenUsage(**used),
+        used_at={int(step): TokenUsage(**each) for step, each in (row["used_at"] or {}).items()},
+    )
 
 
 async def load_turn_contents(

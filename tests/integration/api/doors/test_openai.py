@@ -117,10 +117,14 @@ async def test_a_previous_response_goes_on_in_its_conversation_and_forks_where_i
         ({"tools": [{"type": "function", "name": "no good"}]}, "tools.0.name"),
         ({"temperature": 7}, "temperature"),
         ({"tool_choice": {"type": "file_search"}}, "tool_choice"),
-        ({"input": [{"role": "assistant", "content": "hi"}]}, "input.0"),
+        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input.0"),
+        ({"input": [{"role": "assistant", "content": "hi"}]}, "input"),
+        ({"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "x"}]}, "input.0.arguments"),
+        ({"max_tool_calls": 3}, "max_tool_calls"),
+        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": "any"}, "tool_choice"),
         ({"model": None}, "model"),
         ({"input": [{"type": "function_call_output", "call_id": "c" * 300, "output": "x"}]}, "input.0.call_id"),
-        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "previous_response_id"),
+        ({"input": [{"type": "function_call_output", "call_id": "c", "output": "x"}]}, "input"),
         ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
     ],
 )
@@ -155,10 +159,11 @@ async def test_a_call_of_the_clients_function_ends_the_response_and_its_result_b
         "response.completed",
         ["message", "function_call"],
     )
-    assert (output[1]["call_id"], output[1]["name"], output[1]["arguments"]) == ("toolu_1", "ask", "{}")
+    call_id = f"call_{run_id.removeprefix('run_')}_toolu_1"
+    assert (output[1]["call_id"], output[1]["name"], output[1]["arguments"]) == (call_id, "ask", "{}")
     given = {
         "previous_response_id": DOOR.name_of(run_id),
-        "input": [{"type": "function_call_output", "call_id": "toolu_1", "output": "rain"}],
+        "input": [{"type": "function_call_output", "call_id": call_id, "output": "rain"}],
         "background": True,
     }
     for _ in range(2):
@@ -167,7 +172,7 @@ async def test_a_call_of_the_clients_function_ends_the_response_and_its_result_b
         assert answer.json()["id"] == f"{DOOR.name_of(run_id)}_1"
     assert (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "queued"
     items = (await api.http.get(f"/openai/v1/responses/{DOOR.name_of(run_id)}_1/input_items")).json()["data"]
-    assert [(item["type"], item["call_id"]) for item in items] == [("function_call_output", "toolu_1")]
+    assert [(item["type"], item["call_id"]) for item in items] == [("function_call_output", call_id)]
 
 
 async def _until_created(lines: AsyncIterator[str]) -> AsyncGenerator[str]:
