@@ -6,9 +6,9 @@ ledger, which alone has arguments and results of calls: so it is what any later 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
@@ -28,6 +28,7 @@ from .items import (
     reasoning_id,
 )
 
+TextKind = Literal["message", "reasoning"]
 ItemKind = Literal["message", "reasoning", "tool_call"]
 
 
@@ -65,7 +66,10 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Voided:
-    """An item that began will not be done: its text is void. One with the same id may begin anew."""
+    """An item that began will not be done: its text is void. One with the same id may begin anew.
+
+    A follower that resumed may be given it for an item that it does not have.
+    """
 
     item_id: str
     kind: ItemKind
@@ -127,8 +131,9 @@ class ItemFeed:
         self._open: dict[str, _Open] = {}
         self._done: set[tuple[str, bool]] = set()
         """Ids of items that are done; with True for questions that are answered."""
+        self._torn: dict[str, TextKind] = {}
+        """Texts of the step in whose middle the follower came, of which it may have the beginning."""
         self._torn_step = -1
-        """The step in whose middle the follower came."""
 
     async def resume(self, after: EventCursor) -> tuple[Item, ...]:
         """Continue after an event that the follower has, and return the items that it has."""
@@ -138,6 +143,8 @@ class ItemFeed:
         behind = [item for item in items_of(turn) if is_behind(item, turn, after)]
         self._done = {_key(item) for item in behind}
         self._step = self._torn_step = 1 + max((item.step for item in behind), default=-1)
+        torn: tuple[TextKind, ...] = ("reasoning", "message")
+        self._torn = {item_id: kind for kind in torn if (item_id := self._id(kind), False) not in self._done}
         return tuple(behind)
 
     async def take(self, events: Sequence[LiveEvent]) -> list[Change]:
@@ -178,6 +185,7 @@ class ItemFeed:
                 self._replace(changes, event)
             case "restart" | "stream_start":
                 changes.extend(self._void([key for key, begun in self._open.items() if begun.kind != "tool_call"]))
+                changes.extend(self._void_torn())
             case _:
                 pass
 
@@ -186,14 +194,14 @@ class ItemFeed:
         if not is_last:
             return [*await self._commit(self._step), Paused(event["status"])]
         committed = await self._commit(None)
-        return [*committed, *self._void(list(self._open)), Ended(event["status"])]
+        return [*committed, *self._void(list(self._open)), *self._void_torn(), Ended(event["status"])]
 
-    def _add(self, changes: list[Change], kind: Literal["message", "reasoning"], text: str) -> None:
+    def _add(self, changes: list[Change], kind: TextKind, text: str) -> None:
         item_id = self._id(kind)
         if (item_id, False) in self._done or not text:
             return
         if item_id not in self._open:
-            is_torn = self._step == self._torn_step
+            is_torn = self._torn.pop(item_id, None) is not None
             self._open[item_id] = _Open(kind, self._step, is_whole=not is_torn)
             changes.append(Started(item_id, kind, self._step, is_resumed=is_torn))
         self._open[item_id].pieces.append(text)
@@ -216,7 +224,7 @@ class ItemFeed:
         if begun is not None:
             changes.extend(self._void([item_id]))
         # From here on the follower has the text from its beginning.
-        self._torn_step = -1
+        self._torn.pop(item_id, None)
         self._add(changes, "message", text)
 
     def _call(self, changes: list[Change], event: JsonObject) -> bool:
@@ -248,6 +256,8 @@ class ItemFeed:
             if upto is not None:
                 closed = [item_id for item_id in closed if self._open[item_id].step <= upto]
             changes.extend(self._void(closed))
+            if self._torn_step < turn.steps and (upto is None or self._torn_step <= upto):
+                changes.extend(self._void_torn())
         return changes
 
     def _finish(self, item: Item) -> Iterable[Change]:
@@ -264,11 +274,9 @@ class ItemFeed:
                 pass
         yield Done(item)
 
-    def _rest(
-        self, kind: Literal["message", "reasoning"], item: MessageItem | ReasoningItem, begun: _Open | None
-    ) -> Iterable[Change]:
+    def _rest(self, kind: TextKind, item: MessageItem | ReasoningItem, begun: _Open | None) -> Iterable[Change]:
         """Yield the changes that complete a committed text: all of it if something else was sent."""
-        if begun is None and item.step == self._torn_step:
+        if begun is None and self._torn.pop(item.id, None) is not None:
             # The follower may have it, or a part of it.
             yield Started(item.id, kind, item.step, is_resumed=True)
         elif begun is None or (begun.is_whole and not item.text.startswith(begun.text)):
@@ -282,8 +290,20 @@ class ItemFeed:
     def _void(self, item_ids: Sequence[str]) -> list[Change]:
         return [Voided(item_id, self._open.pop(item_id).kind) for item_id in item_ids]
 
-    def _id(self, kind: Literal["message", "reasoning"]) -> str:
-        return (message_id if kind == "message" else reasoning_id)(self._run_id, self._step)
+    def _void_torn(self) -> list[Change]:
+        """Void what the follower may have of the step in whose middle it came, unless it is done or begun again."""
+        changes: list[Change] = [Voided(item_id, kind) for item_id, kind in self._torn.items()]
+        self._torn = {}
+        return changes
+
+    def _id(self, kind: TextKind) -> str:
+        return _TEXT_ID[kind](self._run_id, self._step)
+
+
+_TEXT_ID: Final[Mapping[TextKind, Callable[[str, int], str]]] = {
+    "message": message_id,
+    "reasoning": reasoning_id,
+}
 
 
 def _key(item: Item) -> tuple[str, bool]:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Annotated, Final, NamedTuple
 
 import orjson
@@ -38,7 +39,7 @@ from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
 from ..streaming.following import Target
 from ..submitting import given_results
-from .items import Item, input_item, items_of
+from .items import Item, input_id, input_item, items_of
 from .streams import DoorStream, Writer
 
 _AGENTS_AT_ONCE: Final = 200
@@ -158,13 +159,16 @@ class Door:
         return await view_at_end(self.state, self.caller, self.request, run_id, timeout_s=timeout_s)
 
     async def run(self, run_id: str) -> RunView:
-        """Return a run as it is now.
+        """Return a run as it is now. Of a message that joined another run's turn, that run, which answers it.
 
         Raises:
             NotFound: No such run in this tenant.
         """
         async with self.state.services.database.connection() as connection:
-            return await get_run(connection, self.caller.tenant_id, run_id)
+            run = await get_run(connection, self.caller.tenant_id, run_id)
+            while run.merged_into is not None:
+                run = await get_run(connection, self.caller.tenant_id, run.merged_into)
+        return run
 
     async def facts(self, run_id: str) -> RunFacts:
         """Return the options of a run, the run before it and its tokens by step.
@@ -274,20 +278,27 @@ class Door:
         await self.state.services.canceller.delete_thread(self.caller.tenant_id, thread_id)
 
     async def items(self, run_id: str) -> tuple[Item, ...]:
-        """Return the committed items of a run, in order, with its message. Of one that joined another's turn: that.
+        """Return the committed items of a run, in order, with its message first.
+
+        Of a message that joined another run's turn, it is what that turn has from the message on.
 
         Raises:
             NotFound: No such run in this tenant.
         """
+        tenant_id = self.caller.tenant_id
         async with self.state.services.database.connection() as connection:
-            turn = await load_run_contents(connection, self.caller.tenant_id, run_id)
+            turn = await load_run_contents(connection, tenant_id, run_id)
             found = () if turn is None else items_of(turn)
             if found and found[0].step < 0:
                 return found
-            message = await load_run_message(connection, self.caller.tenant_id, run_id)
-        if message is None:
-            raise missing("run", run_id)
-        return (input_item(run_id, message), *found)
+            message = await load_run_message(connection, tenant_id, run_id)
+            if message is None:
+                raise missing("run", run_id)
+            if message.merged_into is not None:
+                turn = await load_run_contents(connection, tenant_id, message.merged_into)
+                whole = () if turn is None else items_of(turn)
+                found = tuple(dropwhile(lambda item: item.id != input_id(run_id), whole))[1:]
+        return (input_item(run_id, message.content), *found)
 
     async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
         """Return the items of the newest turns of a conversation, with those that a fork inherited.

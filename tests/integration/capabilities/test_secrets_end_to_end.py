@@ -12,8 +12,10 @@ from urllib.parse import quote
 import pytest
 from redis.asyncio import Redis
 
+from api.doors.items import items_of
 from nova_workers.base.config import Settings
 from nova_workers.contracts.waits import Answer
+from nova_workers.domain.threads.sql.items import load_run_contents
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
@@ -105,6 +107,12 @@ async def test_a_secret_reaches_the_server_and_nothing_else(stage: Stage, http: 
     dump = await stage.dump()
     assert found(dump) == []
     assert found(logs.getvalue()) == []
+    async with stage.harness.database.connection() as connection:
+        turn = await load_run_contents(connection, stage.harness.tenant_id, run.id)
+    assert turn is not None
+    shown = repr(items_of(turn))
+    assert found(shown) == [], "a door shows it"
+    assert "[secret:TOKEN]" in shown
     assert "[secret:TOKEN]" in logs.getvalue(), "the model's SDK logs its requests at this level"
     assert "[secret:TOKEN]" in dump
     assert "got key=[secret:TOKEN] with Bearer [secret:HEADER]" in dump

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS, ToolCallStatus
@@ -56,7 +56,7 @@ _OF_TURNS = f"""
  ORDER BY t.depth
 """
 
-_MESSAGE = "SELECT content FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
+_MESSAGE = "SELECT content, merged_into FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
 
 
 # Before it is the turn that the run's continues, or will continue if it is queued; of compactions, the one that they
@@ -174,6 +174,14 @@ class TurnContents:
     client_tools: frozenset[str] = frozenset()
 
 
+class RunMessage(NamedTuple):
+    """The message of a run."""
+
+    content: tuple[ContentBlock, ...]
+    merged_into: str | None
+    """The run whose turn it joined."""
+
+
 async def load_run_contents(
     connection: Connection, tenant_id: str, run_id: str, *, from_step: int | None = None
 ) -> TurnContents | None:
@@ -215,10 +223,10 @@ async def load_turn_contents(
     return tuple(map(_contents, rows))
 
 
-async def load_run_message(connection: Connection, tenant_id: str, run_id: str) -> tuple[ContentBlock, ...] | None:
+async def load_run_message(connection: Connection, tenant_id: str, run_id: str) -> RunMessage | None:
     """Return the message that a run was submitted with; None if there is no such run."""
     row = await connection.fetchrow(_MESSAGE, tenant_id=tenant_id, run_id=run_id)
-    return None if row is None else tuple(row["content"])
+    return None if row is None else RunMessage(tuple(row["content"]), row["merged_into"])
 
 
 def _contents(row: Row) -> TurnContents:

@@ -11,8 +11,9 @@ import orjson
 
 from nova_workers.base.vocabulary import DoorName
 
-Ability = Literal["read", "cancel", "continue"]
-"""What a protocol may lack: reading a run by its id, canceling one, naming the thread that a message continues."""
+Ability = Literal["read", "cancel", "continue", "answer", "resume"]
+"""What a protocol may lack: reading a run by its id, canceling one, naming the thread that a message continues,
+answering a question of a run, and resuming a stream after an event."""
 
 TEXT = "The text of the message."
 """Stands for the text of a message where a test puts other JSON in its place."""
@@ -46,6 +47,19 @@ class Outcome(NamedTuple):
 
     status: Literal["working", "waiting", "succeeded", "failed", "canceled"]
     text: str
+
+
+@dataclass(frozen=True)
+class DoorEvent:
+    """An event of a stream.
+
+    Attributes:
+        id: What a client that resumes says that it has; None for an event after which it cannot.
+        content: The event without what differs each time it is sent.
+    """
+
+    id: str | None
+    content: Any
 
 
 @dataclass(frozen=True)
@@ -141,12 +155,24 @@ class DoorClient(Protocol):
         """Return the run of ours that a message made. Fails for a refusal."""
         ...
 
+    def stream(self, run_id: str) -> DoorRequest:
+        """Return a request that is answered with a stream: of this run if the protocol can, else of a new one."""
+        ...
+
     async def read(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Read what became of a run, for doors that can ``read``."""
         ...
 
     async def cancel(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Cancel a run, for doors that can ``cancel``."""
+        ...
+
+    async def answer(self, http: httpx2.AsyncClient, run_id: str, wait_id: str, text: str) -> httpx2.Response:
+        """Answer a question of a run, for doors that can ``answer``."""
+        ...
+
+    async def events(self, http: httpx2.AsyncClient, run_id: str, after: str | None = None) -> list[DoorEvent]:
+        """Follow a run to its end, for doors that can ``resume``."""
         ...
 
     def outcome_of(self, answer: httpx2.Response) -> Outcome:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import httpx2
+import orjson
 
 from nova_workers.base.vocabulary import DoorName
-from tests.integration.api.doors.door_clients import TEXT, Ability, DoorRequest, Outcome, Refusal
+from tests.integration.api.doors.door_clients import TEXT, Ability, DoorEvent, DoorRequest, Outcome, Refusal
 
 _CODES: Final[Mapping[str, str]] = {"invalid_api_key": "unauthenticated", "rate_limit_exceeded": "rate_limited"}
 _RESPONSES: Final = "/openai/v1/responses"
@@ -22,7 +23,7 @@ class OpenAIDoor:
     name: str = "openai"
     door: DoorName = "openai"
     prefix: str = "/openai/v1"
-    can: frozenset[Ability] = frozenset({"read", "cancel", "continue"})
+    can: frozenset[Ability] = frozenset({"read", "cancel", "continue", "resume"})
 
     def requests(self, run_id: str) -> Sequence[DoorRequest]:
         """Return a request for each path."""
@@ -64,6 +65,10 @@ class OpenAIDoor:
         """Return the run of a response."""
         return self.run_of(answer)
 
+    def stream(self, run_id: str) -> DoorRequest:
+        """Return a request that follows the response of a run."""
+        return DoorRequest("GET", f"{_RESPONSES}/{self.name_of(run_id)}?stream=true")
+
     async def read(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Get the response."""
         return await http.get(f"{_RESPONSES}/{self.name_of(run_id)}")
@@ -71,6 +76,23 @@ class OpenAIDoor:
     async def cancel(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Cancel the response."""
         return await http.post(f"{_RESPONSES}/{self.name_of(run_id)}/cancel")
+
+    async def answer(self, http: httpx2.AsyncClient, run_id: str, wait_id: str, text: str) -> httpx2.Response:
+        """Fail: the protocol has no questions."""
+        raise NotImplementedError
+
+    async def events(self, http: httpx2.AsyncClient, run_id: str, after: str | None = None) -> list[DoorEvent]:
+        """Follow the response of a run."""
+        resumed = {} if after is None else {"starting_after": after}
+        params = {"stream": "true", **resumed}
+        found: list[DoorEvent] = []
+        async with http.stream("GET", f"{_RESPONSES}/{self.name_of(run_id)}", params=params) as response:
+            assert response.status_code == 200, await response.aread()
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    event = orjson.loads(line.removeprefix("data: "))
+                    found.append(DoorEvent(str(event["sequence_number"]), event))
+        return found
 
     def run_of(self, answer: httpx2.Response) -> str:
         """Return the run of a response."""

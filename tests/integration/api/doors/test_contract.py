@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
+from redis.asyncio import Redis
 
+from nova_workers.base.keys import run_events
+from nova_workers.contracts import events as live
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.engine import EngineError
+from nova_workers.contracts.steps import ToolCall
+from nova_workers.contracts.waits import AskUser
+from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
 from tests.integration.api.doors.door_clients import DoorClient
 from tests.integration.api.doors.every_door import each_door
 from tests.integration.api.manual_worker import ManualWorker, Tenant
+from tests.integration.api.shared_servers import SharedServers
 
 NO_RUN = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+QUESTION = NewWait("call_0", AskUser(question="Which colour?"))
 
 
 async def thread_of(api: Api, run_id: str) -> str:
@@ -39,7 +50,7 @@ async def test_a_message_through_a_door_is_a_run_that_every_reader_sees(
 
 @each_door()
 async def test_a_repeated_request_gets_the_run_of_the_first_and_another_one_is_refused(
-    api: Api, door: DoorClient
+    api: Api, door: DoorClient, other_tenant: Tenant
 ) -> None:
     request = door.message("once", request_id="an id / with spaces")
     answers = await asyncio.gather(*(door.post(api.http, request) for _ in range(3)))
@@ -47,6 +58,9 @@ async def test_a_repeated_request_gets_the_run_of_the_first_and_another_one_is_r
     other = await door.post(api.http, door.message("twice", request_id="an id / with spaces"))
     assert door.refusal_of(other).is_like(409, "idempotency_mismatch")
     assert await api.count("runs") == 1
+    async with api.client(other_tenant.key) as stranger:
+        theirs = await door.run_id_of(stranger, await door.post(stranger, request))
+    assert theirs != await door.run_id_of(api.http, answers[0])
 
 
 @each_door()
@@ -103,6 +117,113 @@ async def test_a_cancel_is_the_runs_and_is_in_the_audit_log(api: Api, door: Door
     assert audit, "the cancel is not in the audit log"
 
 
+@each_door("answer")
+async def test_an_answer_is_the_runs_and_is_in_the_audit_log(api: Api, worker: ManualWorker, door: DoorClient) -> None:
+    run_id = await sent(api, door)
+    turn = await worker.claim(await thread_of(api, run_id))
+    await turn.suspend("", QUESTION)
+    [wait] = (await api.http.get(f"/v1/runs/{run_id}")).json()["waits"]
+    answered = await door.answer(api.http, run_id, wait["id"], "blue")
+    assert answered.status_code == 200, answered.text
+    assert (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "queued"
+    audit = (await api.http.get("/v1/audit", params={"target": run_id})).json()["items"]
+    assert audit, "the answer is not in the audit log"
+
+
+@each_door()
+async def test_agents_that_are_gone_are_refused(api: Api, door: DoorClient) -> None:
+    for agent_id in ("clerk", "writer"):
+        await api.http.post("/v1/agents", json={"id": agent_id, "name": agent_id})
+    assert (await api.http.delete("/v1/agents/clerk")).is_success
+    assert (await api.http.post("/v1/agents/writer/rename", json={"to": "author"})).is_success
+    deleted, renamed = [door.refusal_of(await door.post(api.http, door.message(agent=a))) for a in ("clerk", "writer")]
+    assert deleted.is_like(410, "gone")
+    assert renamed.is_like(410, "agent_renamed")
+    assert await api.count("runs") == 0
+
+
+@each_door("continue")
+async def test_threads_that_are_gone_or_of_another_tenant_are_refused(
+    api: Api, door: DoorClient, other_tenant: Tenant
+) -> None:
+    gone, other = await api.thread(), await api.thread()
+    assert (await api.http.delete(f"/v1/threads/{gone}")).is_success
+    assert door.refusal_of(await door.post(api.http, door.message(thread_id=gone))).is_like(410, "gone")
+    async with api.client(other_tenant.key) as stranger:
+        theirs = await door.post(stranger, door.message(thread_id=other))
+        none = await door.post(stranger, door.message(thread_id="thr_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
+    assert door.refusal_of(theirs) == door.refusal_of(none)
+    assert door.refusal_of(none).is_like(404, "not_found")
+    assert await api.count("runs") == 0
+
+
+@each_door("continue")
+async def test_a_message_continues_a_thread(api: Api, worker: ManualWorker, door: DoorClient) -> None:
+    thread_id = await api.thread()
+    answer = await door.post(api.http, door.message("More.", thread_id=thread_id))
+    run_id = await door.run_id_of(api.http, answer)
+    assert await thread_of(api, run_id) == thread_id
+
+
+@each_door("read")
+async def test_what_became_of_a_run_is_shown(api: Api, worker: ManualWorker, door: DoorClient) -> None:
+    waits, fails = [await sent(api, door) for _ in range(2)]
+    turn = await worker.claim(await thread_of(api, waits))
+    await turn.suspend("I must ask.", QUESTION)
+    asked = door.outcome_of(await door.read(api.http, waits))
+    # A protocol without questions may show one as the answer, or that the run goes on.
+    assert asked.status in {"waiting", "working"} or "Which colour?" in asked.text
+    assert (await api.http.post(f"/v1/runs/{waits}/cancel")).is_success
+    turn = await worker.claim(turn.claim.thread_id)
+    await turn.finish("Partial.", "canceled")
+    assert door.outcome_of(await door.read(api.http, waits)).status == "canceled"
+
+    spent = EngineError("budget_exceeded", "The tenant's budget of the day is spent.", retryable=False)
+    turn = await worker.claim(await thread_of(api, fails))
+    await turn.finish("", "failed", error=spent)
+    assert door.outcome_of(await door.read(api.http, fails)).status == "failed"
+
+
+@each_door("read")
+async def test_a_message_that_joined_another_run_shows_that_runs_answer(
+    api: Api, worker: ManualWorker, door: DoorClient
+) -> None:
+    thread_id = await api.thread()
+    active = await api.run(thread_id, "Paint the wall.")
+    turn = await worker.claim(thread_id)
+    joined = await api.run(thread_id, "Blue, please.", on_busy="steer")
+    await turn.commit("I begin.")
+    # The step has the message that joined, too.
+    turn.seq += 1
+    await turn.finish("The wall is blue.")
+    assert (await api.http.get(f"/v1/runs/{joined}")).json()["merged_into"] == active
+    assert door.outcome_of(await door.read(api.http, joined)) == ("succeeded", "The wall is blue.")
+
+
+@each_door("resume")
+async def test_a_client_that_resumes_after_any_event_gets_the_rest(
+    api: Api, worker: ManualWorker, door: DoorClient, shared: SharedServers
+) -> None:
+    run_id = await sent(api, door)
+    turn = await worker.claim(await thread_of(api, run_id))
+    await turn.emit(live.Token(text="Look"))
+    await turn.emit(live.Token(text="ing."))
+    await turn.commit("Looking.", ToolCall("toolu_1", "look", {"at": 1}, 0, 0, "completed", (text_block("done"),)))
+    await turn.emit(live.Token(text="Found."))
+    await turn.finish("Found.")
+    whole = await door.events(api.http, run_id)
+    async with Redis.from_url(shared.settings.require_redis_url()) as redis:
+        for _ in range(2):
+            for at, event in enumerate(whole[:-1]):
+                if event.id is not None:
+                    rest = await door.events(api.http, run_id, after=event.id)
+                    # Once the live events are gone, committed texts come whole.
+                    assert rest[-1] == whole[-1], event
+                    if at > 1 and await redis.exists(run_events(run_id)):
+                        assert rest[-len(whole) + at + 1 :] == whole[at + 1 :], event
+            await redis.delete(run_events(run_id))
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff\xfe", b"[" * 500 + b"]" * 500, b"null", b"[]", b'""'], ids=lambda value: str(value)[:20]
 )
@@ -127,6 +248,15 @@ async def test_texts_that_no_run_can_have_are_refused_in_the_form_of_the_protoco
     refused = door.refusal_of(await door.message().send_with(api.http, text))
     assert refused.status in {400, 422, None}, refused
     assert await api.count("runs") == 0
+
+
+@each_door()
+async def test_a_field_that_the_protocol_has_not_is_passed_over_or_named(api: Api, door: DoorClient) -> None:
+    request = door.message()
+    answer = await door.post(api.http, replace(request, body={**request.body, "nova_unknown": {"a": 1}}))
+    if answer.status_code >= 400:
+        assert door.refusal_of(answer).field is not None
+    assert await api.count("runs") == int(answer.status_code < 400)
 
 
 @each_door()

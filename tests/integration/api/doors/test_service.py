@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 from fastapi import Request
+from redis.asyncio import Redis
 from starlette.types import Message
 
 from api.auth import Caller
-from api.doors.feed import Change, Done, Ended, Paused
+from api.doors.feed import Change, Delta, Done, Ended, Paused, Started, Voided
 from api.doors.items import FileItem, Item, MessageItem, QuestionItem, ToolCallItem, ToolResultItem
 from api.doors.service import Door
 from nova_workers.base.errors import Conflict, InvalidInput, NotFound
+from nova_workers.base.keys import run_events
 from nova_workers.contracts import events as live
+from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import StatelessRunCreate
@@ -33,9 +36,10 @@ class Notes:
 
     def __init__(self) -> None:
         self.is_over = False
+        self.through_pauses = False
         self.before: list[Item] = []
         self.changes: list[Change] = []
-        self.cursors: list[EventCursor] = []
+        self.writes: list[tuple[Sequence[Change], EventCursor]] = []
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
         """Note what the follower has."""
@@ -45,8 +49,9 @@ class Notes:
     async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
         """Note changes; at a pause for a person the stream is over."""
         self.changes += changes
-        self.cursors.append(cursor)
-        self.is_over = any(isinstance(change, Paused | Ended) for change in changes)
+        self.writes.append((changes, cursor))
+        ends = Ended if self.through_pauses else Paused | Ended
+        self.is_over = any(isinstance(change, ends) for change in changes)
         return b""
 
     @property
@@ -61,9 +66,10 @@ def door_of(api: Api) -> Door:
     return Door(api.state, caller, Request({"type": "http", "path": "/test", "headers": []}))
 
 
-async def followed(door: Door, run_id: str, after: EventCursor | None = None) -> Notes:
+async def followed(door: Door, run_id: str, after: EventCursor | None = None, *, through_pauses: bool = False) -> Notes:
     """Follow a run until it pauses or ends."""
     notes = Notes()
+    notes.through_pauses = through_pauses
     stream = await door.follow(run_id, notes, after=after)
 
     async def receive() -> Message:
@@ -175,3 +181,78 @@ async def count_of(api: Api, table: str) -> int:
     """Return how many rows the tenant has in a table."""
     async with api.state.services.database.connection() as connection:
         return await connection.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = :id", id=api.tenant.id)
+
+
+class Kept:
+    """What a client of a door has of a run: it applies changes, and each item is done once."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, str] = {}
+        self.done: dict[tuple[str, bool], Item] = {}
+        self.is_over = False
+
+    def take(self, changes: Sequence[Change]) -> None:
+        """Apply changes."""
+        for change in changes:
+            match change:
+                case Started(item_id, is_resumed=is_resumed):
+                    assert (item_id, False) not in self.done, "an item began again after it was done"
+                    self.open[item_id] = self.open.get(item_id, "") if is_resumed else ""
+                case Delta(item_id, _, text):
+                    self.open[item_id] += text
+                case Voided(item_id):
+                    self.open.pop(item_id, None)
+                case Done(item):
+                    key = (item.id, isinstance(item, QuestionItem) and not item.is_open)
+                    assert key not in self.done, "an item was done twice"
+                    joined = self.open.pop(item.id, None)
+                    if isinstance(item, MessageItem):
+                        # One who resumes after the live events are gone is given the whole at its end.
+                        assert joined is not None
+                        assert item.text.startswith(joined), "a client joined text that is not the item's"
+                    self.done[key] = item
+                case Ended():
+                    self.is_over = True
+                case _:
+                    pass
+
+
+async def test_a_follower_that_is_cut_off_anywhere_and_resumes_has_each_item_once(
+    own_api: Api, own_worker: ManualWorker, redis: Redis
+) -> None:
+    door = door_of(own_api)
+    begun = await door.submit(StatelessRunCreate(message="hello", agent_id="nova"))
+    following = asyncio.create_task(followed(door, begun.run_id, through_pauses=True))
+    turn = await own_worker.claim(begun.thread_id)
+    for text in ("Hm", "."):
+        await turn.emit(live.Reasoning(text=text))
+    for text in ("Look", "ing."):
+        await turn.emit(live.Token(text=text))
+    await turn.commit("Looking.", ToolCall("toolu_1", "look", {"at": 1}, 0, 0, "completed", (text_block("done"),)))
+    await turn.emit(live.Token(text="What no one commits"))
+    # Its worker stops, and another one goes on from the journal.
+    await turn.requeue()
+    again = await own_worker.claim(begun.thread_id)
+    again.step, again.seq = turn.step, turn.seq
+    for text in ("Fou", "nd", " it."):
+        await again.emit(live.Token(text=text))
+    await again.finish("Found it.")
+    whole = await following
+    ledger = list(await door.items(begun.run_id))[1:]
+    assert len(whole.writes) > 6
+
+    async def check() -> None:
+        """Cut the follower off after each of its writes, and let it resume."""
+        for cut in range(len(whole.writes)):
+            kept = Kept()
+            for changes, _ in whole.writes[:cut]:
+                kept.take(changes)
+            after = whole.writes[cut - 1][1] if cut else None
+            rest = await followed(door, begun.run_id, after, through_pauses=True)
+            for changes, _ in rest.writes:
+                kept.take(changes)
+            assert (list(kept.done.values()), kept.open, kept.is_over) == (ledger, {}, True), cut
+
+    await check()
+    await redis.delete(run_events(begun.run_id))
+    await check()
