@@ -167,16 +167,17 @@ async def test_a_message_continues_a_thread(api: Api, worker: ManualWorker, door
 
 @each_door("read")
 async def test_what_became_of_a_run_is_shown(api: Api, worker: ManualWorker, door: DoorClient) -> None:
-    waits, fails = [await sent(api, door) for _ in range(2)]
+    waits, stops, fails = [await sent(api, door) for _ in range(3)]
     turn = await worker.claim(await thread_of(api, waits))
     await turn.suspend("I must ask.", QUESTION)
     asked = door.outcome_of(await door.read(api.http, waits))
     # A protocol without questions may show one as the answer, or that the run goes on.
     assert asked.status in {"waiting", "working"} or "Which colour?" in asked.text
-    assert (await api.http.post(f"/v1/runs/{waits}/cancel")).is_success
-    turn = await worker.claim(turn.claim.thread_id)
+
+    turn = await worker.claim(await thread_of(api, stops))
+    assert (await api.http.post(f"/v1/runs/{stops}/cancel")).is_success
     await turn.finish("Partial.", "canceled")
-    assert door.outcome_of(await door.read(api.http, waits)).status == "canceled"
+    assert door.outcome_of(await door.read(api.http, stops)).status == "canceled"
 
     spent = EngineError("budget_exceeded", "The tenant's budget of the day is spent.", retryable=False)
     turn = await worker.claim(await thread_of(api, fails))
