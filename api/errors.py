@@ -140,7 +140,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
 def install_error_handlers(app: FastAPI) -> None:
     """Make every error that a route raises a problem document."""
     app.add_exception_handler(NovaError, _on_nova_error)
-    app.add_exception_handler(RedisError, _on_redis_error)
+    app.add_exception_handler(RedisError, _on_nova_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
@@ -217,6 +217,24 @@ def true_outcome(error: NovaError, *, look_up: Callable[[], Mapping[str, object]
     return OutcomeUnknown(detail, reason=reason, cause=cause, **{**named, "may_be_written": True})
 
 
+def outcome_of(
+    error: NovaError | RedisError, *, path: str, look_up: Callable[[], Mapping[str, object]] = dict
+) -> NovaError:
+    """Return the error that a failed request is answered with, and log an outage.
+
+    Args:
+        error: What ended the request.
+        path: Where the request went.
+        look_up: As of `true_outcome`.
+    """
+    found = _redis_outage(error) if isinstance(error, RedisError) else error
+    outcome = true_outcome(found, look_up=look_up)
+    if isinstance(outcome, Unavailable):
+        server = str(outcome.fields.get("server", ""))
+        _log.warning("http_request.unavailable", outage=server, path=path, code=outcome.code, error=str(outcome))
+    return outcome
+
+
 def _may_be_written() -> bool:
     record = current_record()
     return record is not None and record.may_be_written
@@ -226,16 +244,9 @@ async def _on_nova_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unstorable):
         # A defect of ours: the boundary logs its traceback and gives the client the trace id.
         raise error
-    outcome = true_outcome(cast(NovaError, error), look_up=lambda: _nearest_reading(request))
-    if isinstance(outcome, Unavailable):
-        _log.warning(
-            "http_request.unavailable",
-            outage=str(outcome.fields.get("server", "")),
-            path=request.url.path,
-            code=outcome.code,
-            error=str(outcome),
-        )
-    return problem_response(outcome, instance=request.url.path)
+    path = request.url.path
+    outcome = outcome_of(cast(NovaError | RedisError, error), path=path, look_up=lambda: _nearest_reading(request))
+    return problem_response(outcome, instance=path)
 
 
 def _nearest_reading(request: Request) -> dict[str, object]:
@@ -250,18 +261,15 @@ def _nearest_reading(request: Request) -> dict[str, object]:
     return {**named, "look_up": template.format(**named)} if template else named
 
 
-async def _on_redis_error(request: Request, error: Exception) -> Response:
+def _redis_outage(error: RedisError) -> Unavailable:
     # Routes do without Redis where they can.
     reason = _redis_reason(error)
-    return await _on_nova_error(
-        request,
-        Unavailable(
-            f"{reason} Nothing was written; try again.",
-            reason=reason,
-            cause=f"{type(error).__name__}: {error}",
-            server="redis",
-            may_be_written=False,
-        ),
+    return Unavailable(
+        f"{reason} Nothing was written; try again.",
+        reason=reason,
+        cause=f"{type(error).__name__}: {error}",
+        server="redis",
+        may_be_written=False,
     )
 
 
