@@ -31,7 +31,7 @@ class Place(NamedTuple):
     """The extra of the package that has its SDK."""
 
 
-DOORS: Final[Mapping[DoorName, Place]] = {"openai": Place("/openai/v1/", None)}
+DOORS: Final[Mapping[DoorName, Place]] = {"mcp": Place("/mcp", "mcp"), "openai": Place("/openai/v1/", None)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from nova_workers.base.config import Settings
 
 
 def test_an_api_without_doors_imports_none() -> None:
-    code = "import sys, api.app; print([n for n in sys.modules if n.startswith('api.doors.')])"
+    code = "import sys, api.app; print([n for n in sys.modules if n.startswith('api.doors.') or n == 'mcp'])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert found.stdout.strip() == "['api.doors.loading', 'api.doors.errors']"
 

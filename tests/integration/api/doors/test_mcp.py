@@ -1,0 +1,138 @@
+"""The fleet as an MCP server: agents are tools, for clients of every version."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from nova_workers.base.ids import new_id
+from nova_workers.contracts import events as live
+from tests.integration.api.conftest import Api
+from tests.integration.api.doors.mcp_requests import (
+    QUESTION,
+    QUESTIONS,
+    McpRequests,
+    claimed,
+)
+from tests.integration.api.manual_worker import ManualWorker
+from tests.support.waiting import until
+
+
+async def test_a_key_has_a_tool_for_each_agent(api: Api) -> None:
+    client = McpRequests(api.http)
+    listed = (await client.call("tools/list")).result
+    names = [tool["name"] for tool in listed["tools"]]
+    assert names[:5] == ["list_agents", "get_run", "answer", "cancel", "search_conversations"]
+    agents = (await api.http.get("/v1/agents")).json()["items"]
+    assert names[5:] == [f"ask_{agent['id']}" for agent in agents]
+    assert listed["ttlMs"] > 0
+    assert listed["cacheScope"] == "private"
+    structured = (await client.tool("list_agents")).result["structuredContent"]
+    assert [agent["tool"] for agent in structured["agents"]] == names[5:]
+
+
+async def test_a_client_without_tasks_gets_the_answer_itself(api: Api, worker: ManualWorker) -> None:
+    calling = asyncio.create_task(McpRequests(api.http).tool("ask_nova", message="hello", wait_s=30))
+    turn = await claimed(api, worker)
+    await turn.finish("Hello!")
+    result = (await calling).result
+    assert result["resultType"] == "complete"
+    assert result["content"] == [{"type": "text", "text": "Hello!"}]
+
+
+async def test_a_call_that_takes_too_long_names_the_run_that_goes_on(api: Api) -> None:
+    result = (await McpRequests(api.http).tool("ask_nova", message="hello", wait_s=0)).result
+    run_id = result["structuredContent"]["run_id"]
+    assert run_id in result["content"][0]["text"]
+    assert not result.get("isError")
+
+
+async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api: Api, worker: ManualWorker) -> None:
+    client = McpRequests(api.http, QUESTIONS)
+    calling = asyncio.create_task(client.tool("ask_nova", message="hello", wait_s=30))
+    turn = await claimed(api, worker)
+    await turn.suspend("", QUESTION)
+    await turn.emit(live.Waiting(kind="user", question="Which colour?", options=("red", "blue")))
+    asked = (await calling).result
+    assert asked["resultType"] == "input_required"
+    assert asked["requestState"] == turn.claim.run_id
+    [wait_id] = asked["inputRequests"]
+    again = {
+        "name": "ask_nova",
+        "arguments": {"message": "hello", "wait_s": 30},
+        "requestState": asked["requestState"],
+        "inputResponses": {wait_id: {"action": "accept", "content": {"answer": "blue"}}},
+    }
+    calling = asyncio.create_task(client.call("tools/call", again))
+    await until(lambda: _is_queued(api, turn.claim.run_id), "the answer")
+    await (await worker.claim(turn.claim.thread_id)).finish("Blue it is.")
+    assert (await calling).result["content"][0]["text"] == "Blue it is."
+    tampered = await client.call("tools/call", again | {"requestState": new_id("run")})
+    assert tampered.error["code"] == -32602
+
+
+async def test_bad_calls_say_what_is_wrong(api: Api) -> None:
+    client = McpRequests(api.http)
+    assert (await client.tool("ask_nobody", message="hello")).error["code"] == -32602
+    assert (await client.tool("no_tool")).error["code"] == -32602
+    wrong = (await client.tool("ask_nova", text="hello")).result
+    assert wrong["isError"]
+    assert "message" in wrong["content"][0]["text"]
+    assert (await client.call("tools/list", {"cursor": "x"})).error["code"] == -32602
+    assert (await client.call("resources/read", {"uri": "file:///etc/passwd"})).error["code"] == -32602
+
+
+async def test_only_pages_of_the_server_or_of_named_origins_may_call(api: Api) -> None:
+    client = McpRequests(api.http)
+    for origin in ("https://evil.example", "null", "http://203.0.113.5"):
+        refused = await client.call("tools/list", origin=origin)
+        assert (refused.status, refused.message["jsonrpc"]) == (403, "2.0")
+    assert (await client.call("tools/list", origin=api.url)).result
+
+
+async def test_a_request_without_a_key_is_refused_in_the_form_of_the_protocol(api: Api) -> None:
+    async with api.client(None) as http:
+        refused = await McpRequests(http).call("tools/list")
+    assert refused.status == 401
+    assert refused.error["data"]["code"] == "unauthenticated"
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+async def test_an_older_client_shakes_hands_and_needs_no_session(api: Api, worker: ManualWorker, version: str) -> None:
+    headers = {"accept": "application/json, text/event-stream"}
+    hello = {
+        "protocolVersion": version,
+        "capabilities": {},
+        "clientInfo": {"name": "old", "version": "1"},
+    }
+    first = await api.http.post("/mcp", json=_request("initialize", hello), headers=headers)
+    assert "mcp-session-id" not in first.headers
+    assert _last(first.text)["result"]["protocolVersion"] == version
+    headers["mcp-protocol-version"] = version
+    listed = await api.http.post("/mcp", json=_request("tools/list", {}), headers=headers)
+    assert "ask_nova" in {tool["name"] for tool in _last(listed.text)["result"]["tools"]}
+    call = _request("tools/call", {"name": "ask_nova", "arguments": {"message": "hello", "wait_s": 30}})
+    calling = asyncio.create_task(api.http.post("/mcp", json=call, headers=headers))
+    turn = await claimed(api, worker)
+    await turn.suspend("", QUESTION)
+    await turn.emit(live.Waiting(kind="user", question="Which colour?", options=("red", "blue")))
+    told = _last((await calling).text)["result"]
+    assert "Which colour?" in told["content"][0]["text"]
+    assert told["structuredContent"]["status"] == "waiting"
+    assert (await api.http.get("/mcp", headers=headers)).status_code == 405
+
+
+async def _is_queued(api: Api, run_id: str) -> bool:
+    return (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "queued"
+
+
+def _request(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def _last(text: str) -> Any:
+    [*_, last] = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith(("data: ", "{"))]
+    return json.loads(last)
