@@ -18,10 +18,11 @@ from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.visibility import all_tenants
 
 from ...errors import problem
-from .protocol import Context, is_modern, reason_of, takes_questions
+from .protocol import Context, is_modern, reason_of, takes_questions, takes_tasks
 from .questions import answers_to, input_requests, open_questions
 from .results import progress_of, result_of
 from .runs import Runs, runs_of
+from .tasks import task_of
 
 ASK = "ask_"
 """Before the id of an agent, it is the name of its tool: no other tool begins with it."""
@@ -133,6 +134,8 @@ async def _ask(context: Context, agent_id: str, params: CallToolRequestParams) -
             if error.fields.get("kind") == "agent":
                 raise _unknown(params.name) from error
             raise
+    if takes_tasks(context):
+        return {"resultType": "task"} | task_of(run)
     run = await _settled(context, runs, run, given.wait_s)
     if takes_questions(context) and open_questions(run):
         return {"resultType": "input_required", "inputRequests": input_requests(run), "requestState": run.id}

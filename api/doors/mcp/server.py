@@ -15,8 +15,9 @@ from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.visibility import one_tenant
 
 from ...errors import outcome_of
+from . import tasks
 from .calls import call_tool
-from .protocol import PATH, Context, refused
+from .protocol import PATH, TASKS, Context, TaskParams, TaskUpdateParams, refused
 from .runs import runs_of
 from .tools import list_tools
 
@@ -68,9 +69,14 @@ def build_server() -> Server[Any]:
         # No argument is mirrored in a header. Without this, each call lists all tools to find that out.
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools,
+        on_subscriptions_listen=tasks.listen,
     )
     # Its results have a shape more than those that the constructor's argument may return.
     server.add_request_handler("tools/call", CallToolRequestParams, call_tool)
+    server.extensions[TASKS] = {}
+    server.add_request_handler("tasks/get", TaskParams, tasks.get_task)
+    server.add_request_handler("tasks/update", TaskUpdateParams, tasks.update_task)
+    server.add_request_handler("tasks/cancel", TaskParams, tasks.cancel_task)
     # Innermost: the SDK's own, which begins a span, sees the errors as the client gets them.
     server.middleware.append(_as_caller)
     return server

@@ -18,6 +18,6 @@ async def _no_rehearsal(_: object) -> None:
 @pytest.fixture(scope="module")
 def shared_api_url(shared: SharedServers) -> str:
     """URL of an API with all doors, which tests of a module share."""
-    settings = shared.settings.model_copy(update={"doors": ("mcp", *{door.door: None for door in DOORS})})
+    settings = shared.settings.model_copy(update={"doors": tuple({door.door: None for door in DOORS})})
     with mock.patch("api.app.rehearse_messages", _no_rehearsal):
         return shared.enter(served(settings))[0]

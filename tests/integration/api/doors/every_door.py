@@ -7,9 +7,10 @@ from typing import Final
 import pytest
 
 from tests.integration.api.doors.door_clients import Ability, DoorClient
+from tests.integration.api.doors.mcp_client import McpDoor
 from tests.integration.api.doors.openai_client import OpenAIDoor
 
-DOORS: Final[tuple[DoorClient, ...]] = (OpenAIDoor(),)
+DOORS: Final[tuple[DoorClient, ...]] = (McpDoor(), OpenAIDoor())
 
 
 def each_door(*can: Ability) -> pytest.MarkDecorator:

@@ -14,8 +14,10 @@ from tests.integration.api.conftest import Api
 from tests.integration.api.doors.mcp_requests import (
     QUESTION,
     QUESTIONS,
+    TASKS,
     McpRequests,
     claimed,
+    thread_of,
 )
 from tests.integration.api.manual_worker import ManualWorker
 from tests.support.waiting import until
@@ -32,6 +34,13 @@ async def test_a_key_has_a_tool_for_each_agent(api: Api) -> None:
     assert listed["cacheScope"] == "private"
     structured = (await client.tool("list_agents")).result["structuredContent"]
     assert [agent["tool"] for agent in structured["agents"]] == names[5:]
+
+
+async def test_discovery_names_tasks_and_no_changes_of_lists(api: Api) -> None:
+    found = (await McpRequests(api.http).call("server/discover")).result
+    assert found["capabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+    assert found["capabilities"]["tools"] == {"listChanged": False}
+    assert "tasks" not in found["capabilities"]
 
 
 async def test_a_client_without_tasks_gets_the_answer_itself(api: Api, worker: ManualWorker) -> None:
@@ -72,6 +81,16 @@ async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api
     assert (await calling).result["content"][0]["text"] == "Blue it is."
     tampered = await client.call("tools/call", again | {"requestState": new_id("run")})
     assert tampered.error["code"] == -32602
+
+
+async def test_a_conversation_goes_on_with_its_own_agent_only(api: Api) -> None:
+    client = McpRequests(api.http, TASKS)
+    run_id = (await client.tool("ask_nova", message="hello")).result["taskId"]
+    thread_id = await thread_of(api, run_id)
+    next_run = (await client.tool("ask_nova", message="more", thread_id=thread_id)).result["taskId"]
+    assert await thread_of(api, next_run) == thread_id
+    other = next(agent["id"] for agent in (await api.http.get("/v1/agents")).json()["items"] if agent["id"] != "nova")
+    assert (await client.tool(f"ask_{other}", message="more", thread_id=thread_id)).result["isError"]
 
 
 async def test_bad_calls_say_what_is_wrong(api: Api) -> None:
