@@ -15,7 +15,7 @@ from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.visibility import one_tenant
 
 from ...errors import outcome_of
-from . import tasks
+from . import library, tasks
 from .calls import call_tool
 from .protocol import PATH, TASKS, Context, TaskParams, TaskUpdateParams, refused
 from .runs import runs_of
@@ -65,10 +65,19 @@ def build_server() -> Server[Any]:
         cache_hints={
             "server/discover": listed,
             "tools/list": listed,
+            "prompts/list": listed,
+            "resources/list": listed,
+            "resources/templates/list": listed,
+            "resources/read": CacheHint(ttl_ms=0, scope="private"),
         },
         # No argument is mirrored in a header. Without this, each call lists all tools to find that out.
         get_tool_input_schema=lambda _: None,
         on_list_tools=list_tools,
+        on_list_resources=library.list_resources,
+        on_list_resource_templates=library.list_resource_templates,
+        on_read_resource=library.read_resource,
+        on_list_prompts=library.list_prompts,
+        on_get_prompt=library.get_prompt,
         on_subscriptions_listen=tasks.listen,
     )
     # Its results have a shape more than those that the constructor's argument may return.
