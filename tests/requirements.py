@@ -39,6 +39,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
     "doors.mcp-tasks": "A task of the MCP server is a run: any API process answers for it, after any restart.",
     "doors.mcp-questions": "What a run asks is shown by each MCP client as it can, and the first answer counts.",
+    "doors.mcp-relay": "`nova mcp` repeats what an API that died has not answered, and nothing runs twice.",
     "runs.options": "Options of a run replace and bound what its agent has; what its engine cannot have is refused.",
     "suspend.expiry": "An unanswered question ends in its default, with an agent, or without an answer.",
     "suspend.child": "The end of a child run is the result of the call that started it.",

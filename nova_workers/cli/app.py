@@ -51,6 +51,7 @@ COMMANDS = (
         _TALK,
         "mcp",
     ),
+    Lazy("mcp", "nova_workers.cli.talk.mcp", "Serve MCP on stdio: agents are tools of your assistant.", _TALK),
     Lazy("chat", "nova_workers.cli.talk.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),
