@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Annotated, Final, NamedTuple
@@ -178,6 +178,16 @@ class Door:
         """
         async with self.state.services.database.connection() as connection:
             return await get_run_facts(connection, self.caller.tenant_id, run_id)
+
+    async def new_thread(self, agent_id: str, metadata: Mapping[str, str]) -> ThreadView:
+        """Make an empty conversation with an agent.
+
+        Raises:
+            NotFound: No such agent in this tenant.
+            AgentRenamed: It has another id now.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await create_thread(connection, self.caller.tenant_id, agent_id, metadata=metadata)
 
     async def thread(self, thread_id: str) -> ThreadView:
         """Return a conversation.

@@ -3,9 +3,9 @@
 A response is a run, and its id is the run's; a conversation is a thread. So the door keeps nothing.
 """
 
+from . import compacting, conversations, routes
 from .errors import error_document
-from .routes import router
 
 __all__ = ["ROUTES", "error_document"]
 
-ROUTES = router.routes
+ROUTES = [*compacting.router.routes, *conversations.router.routes, *routes.router.routes]

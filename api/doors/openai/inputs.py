@@ -19,6 +19,7 @@ from nova_workers.contracts.waits import ToolResult
 _DATA_URL: Final = "data:"
 _SYSTEM: Final = frozenset({"system", "developer"})
 _BEGINS: Final = "(The conversation begins with the assistant.)"
+_SUMMARY: Final = "(Summary of the conversation before:)"
 _GOES_ON: Final = "Continue with these results."
 
 
@@ -67,6 +68,19 @@ class Given:
         return Given(message, self.instructions, [], self.approvals, history)
 
 
+def sealed_summary(text: str) -> str:
+    """Return a summary in the form in which a client sends it back."""
+    return base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def _summary(sealed: str, place: str) -> ContentBlock:
+    try:
+        text = base64.b64decode(sealed, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError) as error:
+        raise InvalidInput(f"{place} is no compaction of this service.", field=f"{place}.encrypted_content") from error
+    return text_block(f"{_SUMMARY}\n\n{text}")
+
+
 _OPENING: Final[tuple[str, list[ContentBlock]]] = ("user", [text_block(_BEGINS)])
 
 
@@ -103,6 +117,8 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
             given.message.extend(_blocks(content, f"{place}.content"))
         case {"role": "assistant", "content": content}:
             _say(given, _texts(content, f"{place}.content"))
+        case {"type": "compaction", "encrypted_content": str(sealed)}:
+            given.message.append(_summary(sealed, place))
         case {"type": "reasoning"}:
             # Only its provider reads the thinking of a model.
             pass

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 import orjson
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import InvalidInput, missing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.http.wire import RunView, UsageView
@@ -159,6 +159,21 @@ def response_document(response: ResponseId, found: Found, *, is_begun: bool = Fa
         "safety_identifier": None,
         "prompt_cache_key": None,
     }
+
+
+def page_of(data: list[JsonObject], after: str | None, limit: int) -> JsonObject:
+    """Return a page of a list, from behind an item.
+
+    Raises:
+        InvalidInput: The list has no such item.
+    """
+    ids = [item["id"] for item in data]
+    if after is not None and after not in ids:
+        raise InvalidInput(f"after: the list has no item {after!r:.80}.", field="after")
+    rest = data if after is None else data[ids.index(after) + 1 :]
+    page = rest[:limit]
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    return {"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": len(rest) > limit}
 
 
 def _tool(tool: ClientTool) -> JsonObject:
@@ -350,7 +365,10 @@ def _usage(found: Found, first_step: int, last_step: int | None) -> JsonObject |
     written = upto.output_tokens - before.output_tokens
     return {
         "input_tokens": read,
-        "input_tokens_details": {"cached_tokens": upto.cache_read_tokens - before.cache_read_tokens},
+        "input_tokens_details": {
+            "cached_tokens": upto.cache_read_tokens - before.cache_read_tokens,
+            "cache_write_tokens": upto.cache_write_tokens - before.cache_write_tokens,
+        },
         "output_tokens": written,
         "output_tokens_details": {"reasoning_tokens": upto.reasoning_tokens - before.reasoning_tokens},
         "total_tokens": read + written,

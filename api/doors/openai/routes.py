@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import JsonObject
 
 from ...json_body import StrictRoute
@@ -16,12 +15,13 @@ from ..streams import DoorStream
 from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
 from .continuing import answered_part, begin_of, resolved
 from .inputs import given_input
-from .responses import ResponseId, input_of, response_document
+from .responses import ResponseId, input_of, page_of, response_document
 from .writer import ResponseWriter, cursor_at, find_response
 
 router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
 
 _MAX_NUMBER = 2**53 - 1
+_CANCELED_WITHIN_S = 5.0
 RequestId = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=512)]
 ClientRequestId = Annotated[str | None, Header(alias="X-Client-Request-Id", min_length=1, max_length=512)]
 IdPath = Annotated[str, Path(max_length=80)]
@@ -92,6 +92,8 @@ async def cancel_response(response_id: IdPath, door: AnyDoor) -> Response:
     """Cancel the run of a response."""
     response = ResponseId.parse(response_id)
     await door.cancel(response.run_id)
+    # A running one stops in a moment.
+    await door.wait(response.run_id, timeout_s=_CANCELED_WITHIN_S)
     return await _document(door, response)
 
 
@@ -109,21 +111,6 @@ async def list_input_items(
     await door.facts(response.run_id)
     data = input_of(await door.items(response.run_id), response.first_step)
     return _json(page_of(data if order == "asc" else data[::-1], after, limit))
-
-
-def page_of(data: list[JsonObject], after: str | None, limit: int) -> JsonObject:
-    """Return a page of a list, from behind an item.
-
-    Raises:
-        InvalidInput: The list has no such item.
-    """
-    ids = [item["id"] for item in data]
-    if after is not None and after not in ids:
-        raise InvalidInput(f"after: the list has no item {after!r:.80}.", field="after")
-    rest = data if after is None else data[ids.index(after) + 1 :]
-    page = rest[:limit]
-    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    return {"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": len(rest) > limit}
 
 
 async def _respond(door: Door, response: ResponseId, body: CreateResponse) -> Response:

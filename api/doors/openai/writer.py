@@ -161,9 +161,13 @@ class ResponseWriter:
     def _void(self, item_id: str) -> None:
         """End an item whose text is void: it is incomplete, and one of the same id may begin again."""
         text = self._texts.pop(item_id, None)
-        if text is not None and item_id.startswith("msg_"):
+        if text is None:
+            return
+        if item_id.startswith("msg_"):
             document = message_document(item_id, "".join(text), "incomplete")
-            self._add("response.output_item.done", output_index=self._index[item_id], item=document)
+        else:
+            document = {**reasoning_document(item_id, "".join(text)), "status": "incomplete"}
+        self._add("response.output_item.done", output_index=self._index[item_id], item=document)
 
     def _done(self, item: Item) -> None:
         documents = list(item_documents(item))

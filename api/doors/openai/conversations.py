@@ -1,0 +1,94 @@
+"""``/conversations``: a conversation is a thread."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from fastapi import APIRouter, Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.base.errors import InvalidInput
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.http.wire import ThreadView
+
+from ...json_body import StrictRoute
+from ..service import AnyDoor, Door
+from .responses import conversation_id, item_documents, page_of, thread_of
+
+router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
+
+_DEFAULT_AGENT: Final = "nova"
+_IdPath = Annotated[str, Path(max_length=80)]
+
+
+class CreateConversation(BaseModel):
+    """The body of ``POST /conversations``. OpenAI's has no `model`: a thread is with one agent from its beginning."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    model: str = _DEFAULT_AGENT
+    items: list[JsonObject] | None = None
+    metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
+
+
+@router.post("/conversations")
+async def create_conversation(body: CreateConversation, door: AnyDoor) -> Response:
+    """Make an empty conversation with an agent."""
+    if body.items:
+        raise InvalidInput("A conversation begins empty. Send its items as the input of a response.", field="items")
+    return _json(_conversation(await door.new_thread(body.model, body.metadata or {})))
+
+
+@router.get("/conversations/{conversation}")
+async def get_conversation(conversation: _IdPath, door: AnyDoor) -> Response:
+    """Get a conversation."""
+    return _json(_conversation(await door.thread(thread_of(conversation))))
+
+
+@router.delete("/conversations/{conversation}")
+async def delete_conversation(conversation: _IdPath, door: AnyDoor) -> Response:
+    """Delete a conversation, and cancel what is open in it."""
+    await door.delete_thread(thread_of(conversation))
+    return _json({"id": conversation, "object": "conversation.deleted", "deleted": True})
+
+
+@router.get("/conversations/{conversation}/items")
+async def list_conversation_items(
+    conversation: _IdPath,
+    door: AnyDoor,
+    *,
+    after: Annotated[str | None, Query(max_length=300)] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Literal["asc", "desc"] = "desc",
+) -> Response:
+    """List what was said in a conversation, newest first unless `order` is ``asc``."""
+    enough = limit if after is None and order == "desc" else None
+    newest_first = await _items(door, thread_of(conversation), enough)
+    return _json(page_of(newest_first if order == "desc" else newest_first[::-1], after, limit))
+
+
+async def _items(door: Door, thread_id: str, enough: int | None) -> list[JsonObject]:
+    """Return the items of a conversation, newest first: all, or more than are enough."""
+    found: list[JsonObject] = []
+    below: int | None = None
+    while enough is None or len(found) <= enough:
+        page = await door.items_of_thread(thread_id, below_depth=below)
+        found += reversed([document for item in page.items for document in item_documents(item)])
+        below = page.below_depth
+        if below is None:
+            break
+    return found
+
+
+def _conversation(thread: ThreadView) -> dict[str, Any]:
+    return {
+        "id": conversation_id(thread.id),
+        "object": "conversation",
+        "created_at": int(thread.created_at.timestamp()),
+        "metadata": thread.metadata,
+    }
+
+
+def _json(document: JsonObject) -> Response:
+    return Response(orjson.dumps(document), media_type="application/json")
