@@ -17,13 +17,14 @@ from tests.bench.installed import Site
 from tests.bench.machine import Machine
 from tests.bench.report import Report
 from tests.bench.rows import ROWS
+from tests.bench.rows.doors import WITH_DOORS
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
 _OWN_FLEET = ("claims", "search", "triggers", "rename")
 """Rows with another fleet, or without one."""
-_OF_NOVA_UP = ("first", "floor", "start")
+_OF_NOVA_UP = ("doors", "first", "floor", "start")
 """Rows that start the fleet as users do."""
 _LONG = ("backfill", "cached", "innocents", "notice", "orders", "recovery", "tokens", "trees")
 """Rows that wait, or send many turns, with another fleet."""
@@ -88,7 +89,7 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
 async def test_nova_up_is_measured(postgres_url_admin: str, redis_url: str, row: str) -> None:
     servers, sizes = await _servers(postgres_url_admin, redis_url), Sizes.tiny()
     bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes, preloaded=True), preloaded=True)
-    async with bench.stage() as stage, bench.site() as site:
+    async with bench.stage() as stage, bench.site(WITH_DOORS) as site:
         _check(row, await ROWS[row](replace(_sharing(bench), shared=stage, shared_site=site)))
 
 
