@@ -12,6 +12,7 @@ from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.runs import Claim, Finish, FinishStatus, PlannedEffect, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import CallClientTool, WaitRequest
 from nova_workers.domain.agents.sql.records import seed_defaults
 from nova_workers.domain.keys.sql.keys import create_key
 from nova_workers.domain.runs.sql.claim import claim_next
@@ -94,7 +95,8 @@ class Turn:
     async def suspend(self, text: str, *waits: NewWait) -> None:
         """Commit a response with a call for each wait, and suspend the run. No events are sent."""
         calls = tuple(
-            ToolCall(wait.tool_call_id, "ask", {}, step=self.step, sequence=at) for at, wait in enumerate(waits)
+            ToolCall(wait.tool_call_id, *_tool_of(wait.request), step=self.step, sequence=at)
+            for at, wait in enumerate(waits)
         )
         content: list[JsonObject] = [text_block(text)] if text else []
         content += [{"type": "tool_use", "id": c.id, "name": c.tool_name, "input": c.params} for c in calls]
@@ -173,3 +175,8 @@ class ManualWorker:
         turn = await self.claim(thread_id)
         await turn.finish(text)
         return turn
+
+
+def _tool_of(request: WaitRequest) -> tuple[str, JsonObject]:
+    """Return the name and the arguments of a tool that waits."""
+    return (request.tool_name, request.params) if isinstance(request, CallClientTool) else ("ask", {})

@@ -22,12 +22,13 @@ from tests.integration.api.doors.openai_shapes import check_events, check_item, 
 from tests.integration.api.doors.test_contract import thread_of
 from tests.integration.api.manual_worker import ManualWorker, Turn
 from tests.integration.api.shared_servers import SharedServers
+from tests.requirements import proves
 from tests.support.waiting import until
 
 WEATHER: Any = {
     "type": "function",
-    "name": "ask",
-    "description": "Ask for the weather",
+    "name": "get_weather",
+    "description": "Get the weather",
     "parameters": {"type": "object", "properties": {"at": {"type": "string"}}},
 }
 
@@ -128,7 +129,7 @@ async def test_a_stream_has_reasoning_text_and_calls_and_is_what_the_contracts_r
     response, turn = await begun(api, worker, client, tools=[WEATHER], tool_choice="required")
     reading = asyncio.create_task(read(client, response.id))
     await turn.emit(live.Reasoning(text="Which"), live.Reasoning(text=" place?"), live.Token(text="Let me"))
-    call = CallClientTool(tool_name="ask", params={"at": "Rome"})
+    call = CallClientTool(tool_name="get_weather", params={"at": "Rome"})
     await turn.suspend("Let me look.", NewWait("toolu_a", call), NewWait("toolu_b", call))
     events = await reading
     check_events(events)
@@ -161,11 +162,12 @@ async def test_a_stream_has_reasoning_text_and_calls_and_is_what_the_contracts_r
     assert rest[-1]["response"]["output"][0]["content"][0]["text"] == "It rains."
 
 
+@proves("doors.openai-results", "doors.openai-history")
 async def test_outputs_with_the_whole_history_find_the_run_that_waits_and_else_begin_a_thread_with_it(
     api: Api, worker: ManualWorker, client: AsyncOpenAI
 ) -> None:
     response, turn = await begun(api, worker, client, tools=[WEATHER])
-    await ask(turn, CallClientTool(tool_name="ask", params={}))
+    await ask(turn, CallClientTool(tool_name="get_weather", params={}))
     call = (await document(api, response.id))["output"][0]
     history: Any = [
         {"role": "user", "content": "hello"},
@@ -178,7 +180,7 @@ async def test_outputs_with_the_whole_history_find_the_run_that_waits_and_else_b
     other: Any = [*history[:2], {**history[2], "output": "snow"}]
     third = await client.responses.create(model="nova", input=other, background=True)
     assert run_of(third) != run_of(response)
-    assert third.store is False
+    assert third.model_dump()["store"] is False
     more: Any = [*history, {"role": "assistant", "content": "It rains."}, {"role": "user", "content": "Thanks"}]
     fourth = await client.responses.create(model="nova", input=more, background=True, store=True)
     thread_id = await thread_of(api, run_of(fourth))
@@ -197,6 +199,7 @@ async def test_outputs_with_the_whole_history_find_the_run_that_waits_and_else_b
     assert await api.count("threads") == threads + 1
 
 
+@proves("doors.openai-questions")
 async def test_a_response_ends_with_a_question_and_the_next_message_answers_it(
     api: Api, worker: ManualWorker, client: AsyncOpenAI
 ) -> None:
@@ -288,6 +291,7 @@ async def test_a_compacted_conversation_is_sent_in_place_of_itself(
     assert "They launch on Tuesday." in message[0]["text"]
 
 
+@proves("doors.openai-resume")
 async def test_a_stream_goes_on_at_another_api_where_the_first_ended(
     api: Api, worker: ManualWorker, client: AsyncOpenAI, shared: SharedServers
 ) -> None:
