@@ -88,6 +88,12 @@ class DoorNotInstalled(NovaError):
     code = "door_not_installed"
 
 
+class EmbeddingsOff(NovaError):
+    """The fleet has no embedding model."""
+
+    code = "embeddings_off"
+
+
 class TooManyArchives(TooManyRequests):
     """The tenant, or too many others, are exporting or importing."""
 
@@ -131,6 +137,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     DoorNotInstalled: HTTPStatus.NOT_IMPLEMENTED,
+    EmbeddingsOff: HTTPStatus.NOT_IMPLEMENTED,
     # A process of the later release can answer.
     NewerValue: HTTPStatus.SERVICE_UNAVAILABLE,
     NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,

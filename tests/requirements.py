@@ -456,6 +456,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.rankings": "Models are ranked by the ended runs of agents, by one statement that may be repeated.",
     "orchestration.judgement": "A judge of models is asked at most once a day, and a bad answer changes no score.",
     "orchestration.discovery": "Discovery of models changes nothing that a person set, and no program can fail it.",
+    # doors
+    "doors.chat-thread": "A chat that comes whole goes on in its thread, in a fork, or imported; none shares one.",
+    "doors.chat-results": "Results in a chat go on with the run that waits for them, and a message answers a question.",
+    "doors.chat-repeated": "A chat request that is repeated with its id gets the same run's answer.",
     # documents
     "docs.errors": "Every code of the API's errors is in the documents with its cause and what to do.",
     "metrics.first-event": "The first failure that an alert watches raises a counter that was scraped before.",

@@ -13,9 +13,10 @@ import orjson
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
-from nova_workers.base.errors import missing
+from nova_workers.base.errors import ConfigurationError, Unavailable, missing
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.http.wire import PastMessage, RunView, StatelessRunCreate, ThreadView
+from nova_workers.contracts.http.wire import AgentView, PastMessage, RunView, StatelessRunCreate, ThreadView
+from nova_workers.contracts.ports import Embedder
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
 from nova_workers.domain.runs.rules.submit import MakeThread
@@ -30,11 +31,13 @@ from nova_workers.domain.threads.sql.items import (
     load_turn_contents,
 )
 from nova_workers.domain.threads.sql.lineage import list_turns
+from nova_workers.domain.threads.sql.places import find_place, note_place
 from nova_workers.domain.threads.sql.records import create_thread, get_thread
 from nova_workers.ledger.database import Connection
 
 from ..acceptance import MessageAcceptance, view_at_end
 from ..auth import Caller, RunsCaller, SubmittingCaller
+from ..errors import EmbeddingsOff
 from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
 from ..streaming.following import Target
@@ -199,25 +202,75 @@ class Door:
         async with self.state.services.database.connection() as connection:
             return await get_thread(connection, self.caller.tenant_id, thread_id)
 
-    async def agents(self) -> tuple[str, ...]:
-        """Return the ids of the agents that the key may send messages to."""
-        found: list[str] = []
+    async def agents(self) -> tuple[AgentView, ...]:
+        """Return the agents that the key may send messages to, by their ids.
+
+        The scope of messages is enough: a client that may name any agent may know which there are.
+        """
+        found: list[AgentView] = []
         while page := await self.state.services.agents.list(
-            self.caller.tenant_id, after=found[-1] if found else None, limit=_AGENTS_AT_ONCE
+            self.caller.tenant_id, after=found[-1].id if found else None, limit=_AGENTS_AT_ONCE
         ):
-            found += [agent.id for agent in page]
+            found += page
             if len(page) < _AGENTS_AT_ONCE:
                 break
         return tuple(found)
 
-    async def agent(self, agent_id: str) -> str:
-        """Return the id of an agent that the key may send messages to.
+    async def agent(self, agent_id: str) -> AgentView:
+        """Return an agent that the key may send messages to.
 
         Raises:
             NotFound: No such agent in this tenant.
             Gone: It was deleted or renamed.
         """
-        return (await self.state.services.agents.get(self.caller.tenant_id, agent_id)).id
+        return await self.state.services.agents.get(self.caller.tenant_id, agent_id)
+
+    async def note_place(self, digest: str, continued: str) -> None:
+        """Keep what a conversation continues, for clients that send it whole and name it by nothing else.
+
+        Args:
+            digest: Of all that was said.
+            continued: A name of the protocol's; `find_place` returns it.
+        """
+        async with self.state.services.database.connection() as connection:
+            await note_place(connection, self.caller.tenant_id, digest, continued)
+
+    async def find_place(self, digest: str) -> str | None:
+        """Return the name of what a conversation continues; None if it is not known."""
+        async with self.state.services.database.connection() as connection:
+            return await find_place(connection, self.caller.tenant_id, digest)
+
+    def embedding_model(self) -> str:
+        """Return the name of the fleet's embedding model.
+
+        Raises:
+            EmbeddingsOff: It has none.
+        """
+        return self._embeddings.model
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Return one vector a text, in order. It counts as an open stream of the key while it takes.
+
+        Raises:
+            EmbeddingsOff: The fleet has no embedding model.
+            Unavailable: It does not answer now.
+            TooManyStreams: All permits of the key are in use.
+        """
+        async with self.state.permits.hold(self.caller.key_id):
+            try:
+                return await self._embeddings.embed(texts)
+            except ConfigurationError as error:
+                raise Unavailable("The embedding model cannot be used now.", cause=str(error)) from error
+
+    @property
+    def _embeddings(self) -> Embedder:
+        embedder = self.state.services.embeddings
+        if embedder is None:
+            raise EmbeddingsOff(
+                "This fleet has no embedding model: the operator installs the extra 'embeddings', or sets "
+                "NOVA_EFFECTS__EMBEDDING_PROVIDER to a server that has one."
+            )
+        return embedder
 
     async def with_past(self, agent_id: str, messages: Sequence[PastMessage], *, ephemeral: bool) -> MakeThread:
         """Return the maker of a thread that begins with the messages of a conversation that the client keeps.

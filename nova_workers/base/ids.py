@@ -80,6 +80,18 @@ def id_at(kind: IdKind, moment: datetime) -> str:
     return f"{kind}_{_time_digits(int(moment.timestamp() * 1000))}"
 
 
+def second_of(id_: str) -> int:
+    """Return the second since 1970 in which an id was made.
+
+    Raises:
+        ValueError: It is no id that was made here.
+    """
+    ms = 0
+    for digit in id_.rpartition("_")[2][:10]:
+        ms = (ms << 5) | _DIGITS.index(digit)
+    return ms // 1000
+
+
 class _Ulids:
     """Makes the ULIDs of this process.
 

@@ -1,11 +1,12 @@
-"""The OpenAI door: clients of the Responses API use the fleet's agents as models.
+"""The OpenAI door: clients of the Responses and the Chat Completions API use the fleet's agents as models.
 
 A response is a run, and its id is the run's; a conversation is a thread. So the door keeps nothing.
 """
 
-from . import compacting, conversations, routes
+from . import chat_routes, compacting, conversations, embeddings, models, routes
 from .errors import error_document
 
 __all__ = ["ROUTES", "error_document"]
 
-ROUTES = [*compacting.router.routes, *conversations.router.routes, *routes.router.routes]
+_MODULES = (chat_routes, compacting, conversations, embeddings, models, routes)
+ROUTES = [route for module in _MODULES for route in module.router.routes]

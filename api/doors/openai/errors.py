@@ -10,6 +10,7 @@ _CODES: Final = {"unauthenticated": "invalid_api_key", "rate_limited": "rate_lim
 _FIELDS: Final = {"agent_id": "model", "client_tools": "tools"}
 """Fields of the native API, as the protocol names them."""
 _INPUTS: Final = frozenset({"message", "messages"})
+_CHAT: Final = "/openai/v1/chat/"
 
 
 def error_document(problem: Problem) -> dict[str, Any]:
@@ -20,16 +21,18 @@ def error_document(problem: Problem) -> dict[str, Any]:
         "error": {
             "message": problem.detail if problem.code != "invalid_input" else message,
             "type": _type_of(problem.status),
-            "param": _param(first.get("field")),
+            "param": _param(first.get("field"), _CHAT in (problem.instance or "")),
             "code": _CODES.get(problem.code, problem.code),
         }
     }
 
 
-def _param(field: object) -> str | None:
+def _param(field: object, is_chat: bool) -> str | None:
     if not isinstance(field, str):
         return None
     name, dot, rest = field.partition(".")
+    if is_chat and name in _INPUTS:
+        return f"messages{dot}{rest}" if name == "messages" else "messages"
     if name in _INPUTS:
         # Places in it are those of what was made of it.
         return "input"

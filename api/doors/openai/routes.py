@@ -1,4 +1,4 @@
-"""``/openai/v1``: responses and models."""
+"""``/openai/v1/responses``."""
 
 from __future__ import annotations
 
@@ -28,18 +28,6 @@ IdPath = Annotated[str, Path(max_length=80)]
 StartingAfter = Annotated[int | None, Query(ge=0, le=_MAX_NUMBER)]
 AfterItem = Annotated[str | None, Query(max_length=300)]
 LimitQuery = Annotated[int, Query(ge=1, le=100)]
-
-
-@router.get("/models")
-async def list_models(door: AnyDoor) -> Response:
-    """List the agents, each as a model."""
-    return _json({"object": "list", "data": [_model(agent_id) for agent_id in await door.agents()]})
-
-
-@router.get("/models/{model_id}")
-async def get_model(model_id: IdPath, door: AnyDoor) -> Response:
-    """Get an agent as a model."""
-    return _json(_model(await door.agent(model_id)))
 
 
 @router.post("/responses")
@@ -133,10 +121,6 @@ async def _document(door: Door, response: ResponseId, *, is_background: bool = F
 
 def _writer(door: Door, begun: Begun) -> ResponseWriter:
     return ResponseWriter(door, ResponseId(begun.run_id))
-
-
-def _model(agent_id: str) -> JsonObject:
-    return {"id": agent_id, "object": "model", "created": 0, "owned_by": "nova-workers"}
 
 
 def _json(document: JsonObject) -> Response:
