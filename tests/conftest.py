@@ -26,6 +26,7 @@ from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.harness.ordering import dealt
 from tests.support.harness.process_state import ProcessState
 from tests.support.harness.reused_database import ReusedDatabase
+from tests.support.processes.authorities import share_authorities
 from tests.support.processes.preloaded import shared_fork_server
 from tests.support.processes.xdist_workers import forked_interpreter
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
@@ -46,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the developer's own settings and model keys out of the tests."""
     config.stash[_RUNNING] = ExitStack()
     collect_seldom()
+    share_authorities()
     *processors, _ = structlog.get_config()["processors"]
     # The default renders each traceback with its source and variables, in colours: a second of CPU.
     structlog.configure([*processors, ConsoleRenderer(exception_formatter=plain_traceback)])

@@ -26,6 +26,7 @@ from threading import Lock
 
 from nova_workers.devstack.launch import die_with_parent
 from nova_workers.worker.fork_server import forked_connection
+from tests.support.processes.authorities import share_authorities
 from tests.support.processes.fork_server import accepted_connection, connect, fork_server
 
 SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
@@ -205,7 +206,13 @@ def _become(command: _Command) -> None:
 def main() -> None:
     """Be the fork server of fleets, the server of one test process, and each of its processes in turn."""
     modules = sys.argv[2:]
-    with accepted_connection(lambda: [importlib.import_module(module) for module in modules]) as connection:
+
+    def prepare() -> None:
+        for module in modules:
+            importlib.import_module(module)
+        share_authorities()
+
+    with accepted_connection(prepare) as connection:
         os.dup2(connection.fileno(), sys.stdin.fileno())
     _become(_forked_command())
 
