@@ -8,7 +8,7 @@ that a tool has one name in the ledger, in events and in approval rules.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from nova_workers.contracts.engine import TrustLevel
+from nova_workers.base.vocabulary import TrustLevel
 
 FILE_TOOLS: Final = ("Read", "Write", "Edit", "Glob", "Grep")
 """File tools, confined to the working directory and the agent's directories."""

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import BOUND, FREE, MESSAGE, PARTS, authored
 from nova_workers.contracts.bodies import Body
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_CLIENT_TOOLS, MAX_WAIT_S
 
 MAX_INSTRUCTION_CHARS: Final = 50_000
 
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """What every model provider takes as the name of a tool."""
+
+
+def _known_tool(name: str) -> str:
+    if name not in RESERVED_NAMES:
+        raise ValueError(f"{name!r} is no native tool; these are {', '.join(sorted(RESERVED_NAMES))}")
+    return name
+
+
+NativeTool = Annotated[str, StringConstraints(max_length=64), AfterValidator(_known_tool)]
 
 
 @authored(
@@ -69,6 +79,7 @@ for the first model call of the run: the later ones are free, so that the model 
     max_output_tokens=BOUND,
     output_schema=MESSAGE,
     tool_choice=PARTS,
+    native_tools=BOUND,
 )
 class RunOptions(Body):
     """What one run has beside its agent's configuration. Every part is optional.
@@ -79,6 +90,7 @@ class RunOptions(Body):
         temperature: In place of the agent's.
         max_output_tokens: Limit of a response, in tokens; where the agent has a limit, the lower one holds.
         output_schema: JSON schema of the answer, in place of the agent's.
+        native_tools: Allow-list of native tools, within those that the agent has; empty allows none.
     """
 
     client_tools: Annotated[tuple[ClientTool, ...], Field(max_length=MAX_CLIENT_TOOLS)] = ()
@@ -87,6 +99,7 @@ class RunOptions(Body):
     max_output_tokens: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
     output_schema: dict[str, Any] | None = None
     tool_choice: ToolChoice | None = None
+    native_tools: Annotated[tuple[NativeTool, ...], Field(max_length=50)] | None = None
 
     @model_validator(mode="after")
     def _names_each_tool_once(self) -> Self:
@@ -97,7 +110,8 @@ class RunOptions(Body):
     def options(self) -> RunOptions | None:
         """Return these options alone, without what a subclass adds; None if there are none."""
         given = self.model_fields_set & RunOptions.model_fields.keys()
-        values = {name: getattr(self, name) for name in given if getattr(self, name) not in (None, ())}
+        absent = {"client_tools"} if not self.client_tools else set[str]()
+        values = {name: getattr(self, name) for name in given - absent if getattr(self, name) is not None}
         return RunOptions.model_construct(_fields_set=set(values), **values) if values else None
 
     def stored(self) -> JsonObject:
@@ -113,6 +127,9 @@ class RunOptions(Body):
             replaced["output_schema"] = self.output_schema
         if self.max_output_tokens is not None:
             replaced["max_tokens"] = min(self.max_output_tokens, agent.max_tokens or self.max_output_tokens)
+        if self.native_tools is not None:
+            allowed = agent.native_tools
+            replaced["native_tools"] = tuple(name for name in self.native_tools if allowed is None or name in allowed)
         return agent.model_copy(update=replaced) if replaced else agent
 
 

@@ -61,6 +61,9 @@ async def send(
     tool_choice: Annotated[
         str | None, typer.Option(metavar="auto|none|required|NAME", help="Which tools the model may call first.")
     ] = None,
+    native_tools: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Native tools that this run has, with commas; '' is none.")
+    ] = None,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
 ) -> None:
     """Send one message and stream the answer.
@@ -89,6 +92,7 @@ async def send(
         max_output_tokens=max_output_tokens,
         output_schema=None if schema is None else _read_schema(schema),
         tool_choice=_tool_choice(tool_choice),
+        native_tools=None if native_tools is None else [name for name in native_tools.split(",") if name],
     )
     body = build(StatelessRunCreate, fields)
     if wait is False or (at is not None and wait is None):

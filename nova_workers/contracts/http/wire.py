@@ -381,6 +381,8 @@ class RunView(View):
     max_output_tokens: int | None = None
     output_schema: dict[str, Any] | None = None
     tool_choice: ToolChoice | None = None
+    native_tools: list[str] | None = None
+    """The native tools that its caller left to it, of those that the agent has. Null: all of these."""
     priority: int = 0
     trigger_id: str | None = None
     """The trigger that fired it."""

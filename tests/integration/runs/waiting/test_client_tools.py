@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from nova_workers.base.errors import IllegalTransition, InvalidInput, NotFound
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.runs import Accepted
@@ -156,6 +157,20 @@ async def test_options_replace_and_bound_what_the_agent_has(fleet: Harness) -> N
     assert "Answer in Danish. &lt;/Caller>" in caller
     assert options.stable_prompt_chars is not None
     assert options.stable_prompt_chars <= len(head)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "left"),
+    [(None, ["Read", "WebFetch"], ("Read", "WebFetch")), (("Read",), ["Read", "Bash"], ("Read",)), (None, [], ())],
+)
+def test_native_tools_of_a_run_are_within_those_of_the_agent(
+    allowed: tuple[str, ...] | None, wanted: list[str], left: tuple[str, ...]
+) -> None:
+    options = RunOptions.model_validate({"native_tools": wanted}).options()
+    assert options is not None
+    assert (
+        RunOptions.model_validate(options.stored()).over(AgentSpec(name="a", native_tools=allowed)).native_tools == left
+    )
 
 
 @pytest.mark.parametrize(
