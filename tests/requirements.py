@@ -36,6 +36,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # suspend
     "suspend.holds-nothing": "A run that waits holds no slot, no lock and no lease, and keeps its thread.",
     "suspend.answer": "The first answer is the tool's result; a later one is refused.",
+    "doors.acp": "An agent works in an editor by ACP, with its files, terminal and servers; a session outlives it.",
     "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
     "doors.mcp-tasks": "A task of the MCP server is a run: any API process answers for it, after any restart.",
     "doors.mcp-questions": "What a run asks is shown by each MCP client as it can, and the first answer counts.",

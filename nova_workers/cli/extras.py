@@ -9,6 +9,7 @@ EXTRA_MODULES = {
     # `nova up` reports missing embedded servers itself: it needs none if both are given by URL.
     "local": "celery",
     "mcp": "mcp",
+    "acp": "acp",
     "console": "jinja2",
 }
 """A module of each extra that nothing else installs."""
