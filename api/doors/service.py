@@ -66,6 +66,14 @@ class ItemPage(NamedTuple):
     """Where the page before this one continues; None at the beginning of the conversation."""
 
 
+class RecordedRun(NamedTuple):
+    """A run with what the ledger has of it."""
+
+    run: RunView
+    facts: RunFacts
+    items: tuple[Item, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """The service for one request of a door.
@@ -191,6 +199,18 @@ class Door:
         """
         async with self.state.services.database.connection() as connection:
             return await create_thread(connection, self.caller.tenant_id, agent_id, metadata=metadata)
+
+    async def recorded(self, run_id: str) -> RecordedRun:
+        """Return a run with what the ledger has of it, by one connection.
+
+        Raises:
+            NotFound: No such run in this tenant, or its thread was deleted.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            facts = await get_run_facts(connection, tenant_id, run_id)
+            run = await get_run(connection, tenant_id, run_id)
+            return RecordedRun(run, facts, await _items_of_run(connection, tenant_id, run_id))
 
     async def thread(self, thread_id: str) -> ThreadView:
         """Return a conversation.
@@ -348,20 +368,8 @@ class Door:
         Raises:
             NotFound: No such run in this tenant.
         """
-        tenant_id = self.caller.tenant_id
         async with self.state.services.database.connection() as connection:
-            turn = await load_run_contents(connection, tenant_id, run_id)
-            found = () if turn is None else items_of(turn)
-            if found and found[0].step < 0:
-                return found
-            message = await load_run_message(connection, tenant_id, run_id)
-            if message is None:
-                raise missing("run", run_id)
-            if message.merged_into is not None:
-                turn = await load_run_contents(connection, tenant_id, message.merged_into)
-                whole = () if turn is None else items_of(turn)
-                found = tuple(dropwhile(lambda item: item.id != input_id(run_id), whole))[1:]
-        return (input_item(run_id, message.content), *found)
+            return await _items_of_run(connection, self.caller.tenant_id, run_id)
 
     async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
         """Return the items of the newest turns of a conversation, with those that a fork inherited.
@@ -380,6 +388,21 @@ class Door:
             contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in shown])
         items = tuple(item for turn in contents for item in items_of(turn))
         return ItemPage(items, shown[-1].depth if len(page) > turns else None)
+
+
+async def _items_of_run(connection: Connection, tenant_id: str, run_id: str) -> tuple[Item, ...]:
+    turn = await load_run_contents(connection, tenant_id, run_id)
+    found = () if turn is None else items_of(turn)
+    if found and found[0].step < 0:
+        return found
+    message = await load_run_message(connection, tenant_id, run_id)
+    if message is None:
+        raise missing("run", run_id)
+    if message.merged_into is not None:
+        turn = await load_run_contents(connection, tenant_id, message.merged_into)
+        whole = () if turn is None else items_of(turn)
+        found = tuple(dropwhile(lambda item: item.id != input_id(run_id), whole))[1:]
+    return (input_item(run_id, message.content), *found)
 
 
 def _fresh(begun: Begun) -> RunState:

@@ -20,7 +20,6 @@ from .bodies import CreateResponse, agent_of
 from .continuing import resolved
 from .inputs import given_input, sealed_summary
 from .responses import ResponseId, response_document
-from .writer import find_response
 
 router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
 
@@ -52,7 +51,7 @@ async def compact_response(body: CreateResponse, door: SendingDoor) -> Response:
         problem = f"has {run.status}" if run.status in ENDED_RUNS else "takes too long"
         raise Unavailable(f"The run {run.id!r}, which summarizes the input, {problem}. Try again.")
     response = ResponseId(run.id)
-    made = response_document(response, await find_response(door, run.id))
+    made = response_document(response, await door.recorded(run.id))
     name = str(response).removeprefix("resp_")
     summary = {"type": "compaction", "id": f"cmp_{name}", "encrypted_content": sealed_summary(run.text)}
     document = {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from nova_workers.base.errors import Gone, IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.content import JsonObject, text_of
@@ -106,7 +108,7 @@ async def _decide(door: Door, given: Given) -> ResponseId:
             )
         part = ResponseId(run_id, asked[0].step + 1)
         if asked[0].is_open:
-            await door.answer(run_id, RunAnswer(wait_id=wait_id, approve=approval.approve, text=approval.reason))
+            await _answer_wait(door, run_id, wait_id=wait_id, approve=approval.approve, text=approval.reason or None)
     assert part is not None  # noqa: S101 - there is at least one
     return part
 
@@ -184,10 +186,18 @@ async def _answer(door: Door, body: CreateResponse, given: Given) -> ResponseId 
         return None
     question = asked[-1]
     if question.is_open:
-        await door.answer(run_id, RunAnswer(wait_id=question.id, text=given.text))
+        await _answer_wait(door, run_id, wait_id=question.id, text=given.text)
     elif not _is_answer(items, question, given.text):
         return None
     return ResponseId(run_id, question.step + 1)
+
+
+async def _answer_wait(door: Door, run_id: str, **fields: Any) -> None:
+    try:
+        answer = RunAnswer(**fields)
+    except ValidationError as error:
+        raise InvalidInput(f"input: {error.errors()[0]['msg']}.", field="input") from error
+    await door.answer(run_id, answer)
 
 
 async def _asking_run(door: Door, body: CreateResponse) -> str | None:

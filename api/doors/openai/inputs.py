@@ -93,7 +93,21 @@ def given_input(items: str | Sequence[JsonObject] | None) -> Given:
     given = Given()
     for at, item in enumerate([{"role": "user", "content": items}] if isinstance(items, str) else items or ()):
         _take(given, item, f"input.{at}")
+    if given.history:
+        _check_calls(given)
     return given
+
+
+def _check_calls(given: Given) -> None:
+    """Refuse a history in which a call has no output, or an output no call."""
+    blocks = [block for _, content in given.history for block in content]
+    calls = [block["id"] for block in blocks if block.get("type") == "tool_use"]
+    outputs = [block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"]
+    outputs += [result.tool_call_id for result in given.results]
+    if lacking := next((call_id for call_id in calls if call_id not in outputs), None):
+        raise InvalidInput(f"input has no function_call_output of the call {lacking!r:.80}.", field="input")
+    if orphan := next((call_id for call_id in outputs if call_id not in calls), None):
+        raise InvalidInput(f"input has no function_call of the output {orphan!r:.80}.", field="input")
 
 
 def referenced(items: str | Sequence[JsonObject] | None) -> list[str]:
@@ -108,7 +122,8 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
         case {"type": "function_call_output", "call_id": str(call_id), "output": output}:
             given.results.append(_result(call_id, output, place))
         case {"type": "mcp_approval_response", "approval_request_id": str(request_id), "approve": bool(approve)}:
-            given.approvals.append(Approval(request_id, approve, item.get("reason")))
+            reason: Any = item.get("reason")
+            given.approvals.append(Approval(request_id, approve, reason if isinstance(reason, str) else None))
         case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str()}:
             _say(given, [_call(item, place)])
         case {"role": str(role), "content": content} if role in _SYSTEM:

@@ -6,7 +6,6 @@ Its id names the run and the step with which it begins, so that any process find
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self
 
 import orjson
@@ -18,9 +17,9 @@ from nova_workers.contracts.http.wire import RunView, UsageView
 from nova_workers.contracts.run_options import ClientTool
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval, AskUser
-from nova_workers.domain.threads.sql.items import RunFacts
 
 from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
+from ..service import RecordedRun
 from .bodies import JSON_OBJECT
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -103,16 +102,7 @@ def status_of(run: RunView, last_step: int | None) -> Status:
             return "in_progress" if run.attempt else "queued"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the ledger has of a response."""
-
-    run: RunView
-    facts: RunFacts
-    items: Sequence[Item]
-
-
-def response_document(response: ResponseId, found: Found, *, is_begun: bool = False) -> JsonObject:
+def response_document(response: ResponseId, found: RecordedRun, *, is_begun: bool = False) -> JsonObject:
     """Return a response as a whole; as it is when it begins, if only that is wanted.
 
     Raises:
@@ -190,7 +180,7 @@ def _completed_at(run: RunView) -> int | None:
     return None if run.finished_at is None else int(run.finished_at.timestamp())
 
 
-def _previous(response: ResponseId, found: Found) -> str | None:
+def _previous(response: ResponseId, found: RecordedRun) -> str | None:
     """Return the response that one continues: of the same run, or the last one of the run before."""
     if response.first_step:
         earlier = [item.step for item in found.items if _asks(item) and item.step < response.first_step - 1]
@@ -355,7 +345,7 @@ def _format(run: RunView) -> JsonObject:
     }
 
 
-def _usage(found: Found, first_step: int, last_step: int | None) -> JsonObject | None:
+def _usage(found: RecordedRun, first_step: int, last_step: int | None) -> JsonObject | None:
     """Return the tokens of a response: those of its run up to its end, without those before it."""
     upto = _used_upto(found, last_step)
     if upto is None:
@@ -375,7 +365,7 @@ def _usage(found: Found, first_step: int, last_step: int | None) -> JsonObject |
     }
 
 
-def _used_upto(found: Found, last_step: int | None) -> TokenUsage | UsageView | None:
+def _used_upto(found: RecordedRun, last_step: int | None) -> TokenUsage | UsageView | None:
     """Return the tokens of a run up to a step. Those of a step that waits are the turn's so far."""
     if last_step is None:
         return found.run.usage

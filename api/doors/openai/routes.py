@@ -16,7 +16,7 @@ from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
 from .continuing import answered_part, begin_of, resolved
 from .inputs import given_input
 from .responses import ResponseId, input_of, page_of, response_document
-from .writer import ResponseWriter, cursor_at, find_response
+from .writer import ResponseWriter, cursor_at
 
 router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
 
@@ -115,7 +115,7 @@ async def _follow(door: Door, response: ResponseId, starting_after: int | None) 
 
 
 async def _document(door: Door, response: ResponseId, *, is_background: bool = False) -> Response:
-    document = response_document(response, await find_response(door, response.run_id))
+    document = response_document(response, await door.recorded(response.run_id))
     return _json({**document, "background": is_background})
 
 

@@ -19,7 +19,6 @@ from ..feed import Change, Delta, Done, Ended, Paused, Started, Voided
 from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem
 from ..service import Door
 from .responses import (
-    Found,
     ResponseId,
     call_document,
     item_documents,
@@ -58,16 +57,6 @@ def cursor_at(number: int) -> EventCursor:
     )
 
 
-async def find_response(door: Door, run_id: str) -> Found:
-    """Return a run with its items, of which responses are made.
-
-    Raises:
-        NotFound: No such run in this tenant, or its conversation was deleted.
-    """
-    facts = await door.facts(run_id)
-    return Found(await door.run(run_id), facts, await door.items(run_id))
-
-
 class ResponseWriter:
     """Writes one response's events."""
 
@@ -94,7 +83,7 @@ class ResponseWriter:
                 self._place(item.id)
         if self._is_resumed:
             return b""
-        document = response_document(self._response, await find_response(self._door, run.run_id), is_begun=True)
+        document = response_document(self._response, await self._door.recorded(run.run_id), is_begun=True)
         self._add("response.created", response=document)
         self._add("response.in_progress", response=document)
         return self._frames(None)
@@ -219,14 +208,14 @@ class ResponseWriter:
         if self._asked_step is not None:
             await self._finish()
             return
-        found = await find_response(self._door, self._response.run_id)
+        found = await self._door.recorded(self._response.run_id)
         document = response_document(self._response, found)
         if document["status"] == "incomplete":
             self._end(document)
 
     async def _finish(self) -> None:
         """Add the last event: the run has ended, or the response asked for something."""
-        self._end(response_document(self._response, await find_response(self._door, self._response.run_id)))
+        self._end(response_document(self._response, await self._door.recorded(self._response.run_id)))
 
     def _end(self, document: JsonObject) -> None:
         status = document["status"]

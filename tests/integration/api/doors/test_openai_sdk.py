@@ -11,6 +11,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response
+from pydantic import BaseModel
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts import events as live
@@ -209,6 +210,8 @@ async def test_a_response_ends_with_a_question_and_the_next_message_answers_it(
     check_events(events)
     asked = await client.responses.retrieve(response.id)
     assert (asked.status, asked.output_text) == ("completed", "Which one?\n- red\n- blue")
+    with pytest.raises(openai.UnprocessableEntityError):
+        await client.responses.create(model="nova", input="x" * 10_001, previous_response_id=response.id)
     given: Any = {"model": "nova", "input": "blue", "previous_response_id": response.id, "background": True}
     answered = await client.responses.create(**given)
     assert (answered.id, answered.status) == (f"{response.id}_1", "in_progress")
@@ -239,6 +242,20 @@ async def test_a_response_ends_with_a_request_for_permission_that_the_next_one_d
         assert second.id == f"{response.id}_1"
     run = (await api.http.get(f"/v1/runs/{run_of(response)}")).json()
     assert run["status"] == "queued"
+
+
+async def test_the_sdk_parses_an_answer_by_its_schema(api: Api, worker: ManualWorker, client: AsyncOpenAI) -> None:
+    class Place(BaseModel):
+        name: str
+
+    asking = asyncio.create_task(client.responses.parse(model="nova", input="Where?", text_format=Place, timeout=60))
+    run_id = await first_run(api)
+    await worker.play(await thread_of(api, run_id), '{"name":"Rome"}')
+    response = await asking
+    assert response.output_parsed == Place(name="Rome")
+    assert response.text is not None
+    assert response.text.format is not None
+    assert response.text.format.type == "json_schema"
 
 
 async def test_errors_have_the_class_that_the_sdk_gives_their_status(api: Api, client: AsyncOpenAI) -> None:
