@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import httpx2
 
 from nova_workers.base.vocabulary import DoorName
-from tests.integration.api.doors.door_clients import TEXT, Ability, DoorRequest, Outcome, Refusal
+from tests.integration.api.doors.door_clients import TEXT, Ability, DoorEvent, DoorRequest, Outcome, Refusal
 from tests.integration.api.doors.mcp_requests import TASKS, request_of
 
 _STATES: Final[Mapping[str, Literal["working", "waiting", "failed", "canceled"]]] = {
@@ -27,7 +27,7 @@ class McpDoor:
     name: str = "mcp"
     door: DoorName = "mcp"
     prefix: str = "/mcp"
-    can: frozenset[Ability] = frozenset({"read", "cancel", "continue"})
+    can: frozenset[Ability] = frozenset({"read", "cancel", "continue", "answer"})
 
     def requests(self, run_id: str) -> Sequence[DoorRequest]:
         """Return a request of each method and of each tool. Lists are left out: they have what a key may use."""
@@ -42,7 +42,7 @@ class McpDoor:
             _request("tasks/get", task),
             _request("tasks/update", task | {"inputResponses": {}}),
             _request("tasks/cancel", task),
-            _request("subscriptions/listen", {"notifications": {"taskIds": [run_id]}}),
+            self.stream(run_id),
             _request("resources/read", {"uri": "nova://threads/thr_01ARZ3NDEKTSV4RRFFQ69G5FAV"}),
         )
 
@@ -64,6 +64,10 @@ class McpDoor:
         assert result["resultType"] == "task", result
         return result["taskId"]
 
+    def stream(self, run_id: str) -> DoorRequest:
+        """Return a subscription to a task."""
+        return _request("subscriptions/listen", {"notifications": {"taskIds": [run_id]}})
+
     async def read(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Get the task."""
         return await _request("tasks/get", {"taskId": run_id}).send(http)
@@ -71,6 +75,15 @@ class McpDoor:
     async def cancel(self, http: httpx2.AsyncClient, run_id: str) -> httpx2.Response:
         """Cancel the task."""
         return await _request("tasks/cancel", {"taskId": run_id}).send(http)
+
+    async def answer(self, http: httpx2.AsyncClient, run_id: str, wait_id: str, text: str) -> httpx2.Response:
+        """Give the input that the task requires."""
+        given = {wait_id: {"action": "accept", "content": {"answer": text}}}
+        return await _request("tasks/update", {"taskId": run_id, "inputResponses": given}).send(http)
+
+    async def events(self, http: httpx2.AsyncClient, run_id: str, after: str | None = None) -> list[DoorEvent]:
+        """Fail: a subscription has states of tasks, the present one first, and no events after which to resume."""
+        raise NotImplementedError
 
     def outcome_of(self, answer: httpx2.Response) -> Outcome:
         """Return the state of a task, and the text of its result."""

@@ -126,8 +126,9 @@ async def test_an_answer_is_the_runs_and_is_in_the_audit_log(api: Api, worker: M
     answered = await door.answer(api.http, run_id, wait["id"], "blue")
     assert answered.status_code == 200, answered.text
     assert (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "queued"
-    audit = (await api.http.get("/v1/audit", params={"target": run_id})).json()["items"]
-    assert audit, "the answer is not in the audit log"
+    target = f"{run_id}/{wait['id']}"
+    audit = (await api.http.get("/v1/audit", params={"target": target})).json()["items"]
+    assert [record["action"] for record in audit] == ["question.answered"]
 
 
 @each_door()
