@@ -139,7 +139,7 @@ async def _ask(context: Context, agent_id: str, params: CallToolRequestParams) -
     run = await _settled(context, runs, run, given.wait_s)
     if takes_questions(context) and open_questions(run):
         return {"resultType": "input_required", "inputRequests": input_requests(run), "requestState": run.id}
-    return result_of(run)
+    return await _result(runs, run)
 
 
 async def _resumed(runs: Runs, agent_id: str, params: CallToolRequestParams) -> RunView:
@@ -168,14 +168,14 @@ async def _resumed(runs: Runs, agent_id: str, params: CallToolRequestParams) -> 
 
 async def _get_run(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
     runs, given = runs_of(context), GetRunArguments.model_validate(arguments)
-    return result_of(await _settled(context, runs, await runs.get(given.run_id), given.wait_s))
+    return await _result(runs, await _settled(context, runs, await runs.get(given.run_id), given.wait_s))
 
 
 async def _answer(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
     runs, given = runs_of(context), AnswerArguments.model_validate(arguments)
     run = await runs.get(given.run_id)
     answer = RunAnswer(wait_id=given.wait_id, text=given.text, approve=given.approve, by=runs.caller.key_name)
-    return result_of(await _settled(context, runs, await runs.answer(run.id, answer), given.wait_s))
+    return await _result(runs, await _settled(context, runs, await runs.answer(run.id, answer), given.wait_s))
 
 
 async def _cancel(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -231,17 +231,22 @@ _CALLS: Mapping[str, Callable[[Context, Mapping[str, Any]], Awaitable[CallToolRe
 }
 
 
+async def _result(runs: Runs, run: RunView) -> CallToolResult:
+    return result_of(run, await runs.files(run))
+
+
 async def _settled(context: Context, runs: Runs, run: RunView, wait_s: float | None) -> RunView:
     """Return a run once it has ended or asks something, or when the client has waited for long enough."""
 
     async def report(run: RunView, waited_s: float) -> None:
-        await context.session.report_progress(waited_s, message=progress_of(run))
+        await context.session.report_progress(waited_s, message=progress_of(run, await runs.activity(run)))
 
     longest_s = runs.state.services.settings.api.wait_timeout_s
+    wants_progress = (context.meta or {}).get("progress_token") is not None
     if wait_s is None:
         # Who asked for progress hears of the call every ten seconds.
-        wait_s = longest_s if (context.meta or {}).get("progress_token") is not None else DEFAULT_WAIT_S
-    return await runs.settled(run, wait_s=min(wait_s, longest_s), on_wait=report)
+        wait_s = longest_s if wants_progress else DEFAULT_WAIT_S
+    return await runs.settled(run, wait_s=min(wait_s, longest_s), on_wait=report if wants_progress else None)
 
 
 def _request_id(meta: Mapping[str, Any] | None) -> str | None:

@@ -1,12 +1,14 @@
 """Runs as results of tool calls."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from mcp.shared.exceptions import MCPError
-from mcp.types import INTERNAL_ERROR, CallToolResult, ContentBlock, TextContent
+from mcp.types import INTERNAL_ERROR, CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BaseModel, Field
 
 from nova_workers.base.vocabulary import ENDED_RUNS
+from nova_workers.contracts.deliveries import SentFileView
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskUser
 
@@ -43,8 +45,12 @@ class RunOutcome(BaseModel):
 OUTCOME_SCHEMA = RunOutcome.model_json_schema(mode="serialization")
 
 
-def result_of(run: RunView) -> CallToolResult:
+def result_of(run: RunView, files: Sequence[SentFileView] = ()) -> CallToolResult:
     """Return the result of a call that waits for a run.
+
+    Args:
+        run: As it is now.
+        files: What it sent: clients read them as resources.
 
     Raises:
         MCPError: The run failed by a fault of the fleet.
@@ -52,7 +58,7 @@ def result_of(run: RunView) -> CallToolResult:
     if (fault := fault_of(run)) is not None:
         raise fault
     return CallToolResult(
-        content=_content(run),
+        content=[_text(run), *map(_link, files)],
         structured_content=outcome_of(run).model_dump(mode="json"),
         is_error=run.status in {"failed", "canceled"},
     )
@@ -89,14 +95,24 @@ def outcome_of(run: RunView) -> RunOutcome:
     )
 
 
-def progress_of(run: RunView) -> str:
-    """Return one line on what a run does."""
+def progress_of(run: RunView, tool: str | None = None) -> str:
+    """Return one line on what a run does, with the tool that it executes."""
     if run.status == "running":
-        return f"{run.agent_id} works on it."
+        return f"{run.agent_id} uses {tool}." if tool else f"{run.agent_id} works on it."
     return f"{run.status}: {run.waiting_for}" if run.waiting_for else run.status
 
 
-def _content(run: RunView) -> list[ContentBlock]:
+def _link(file: SentFileView) -> ContentBlock:
+    return ResourceLink(
+        uri=f"nova://files/{file.id}",
+        name=file.name,
+        description=file.caption,
+        mime_type=file.media_type,
+        size=file.size_bytes,
+    )
+
+
+def _text(run: RunView) -> ContentBlock:
     parts = [run.text] if run.text else []
     if run.error is not None:
         parts.append(f"The run failed: {run.error.message}")
@@ -111,4 +127,4 @@ def _content(run: RunView) -> list[ContentBlock]:
         parts.append(f"The run {run.id} is {run.status}{why}. It goes on; get_run waits for its end.")
     if not parts:
         parts.append("The run ended without a text.")
-    return [TextContent(text="\n\n".join(parts))]
+    return TextContent(text="\n\n".join(parts))

@@ -1,7 +1,7 @@
 """What handlers do with runs: the calls of the service, with what this protocol adds."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -10,20 +10,26 @@ from starlette.requests import Request
 from nova_workers.base.errors import IllegalTransition, InvalidInput
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
+from nova_workers.contracts.deliveries import SentFileView
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
+from nova_workers.domain.files.sql import list_files
 from nova_workers.domain.threads.sql.records import get_thread
 
 from ...auth import Caller, caller_of
 from ...state import ApiState, state_of
 from ...streaming.following import Ending, Follower, Target
 from ...workers import name_missing_worker
+from ..items import ToolCallItem, ToolResultItem
 from ..service import Door
 from .protocol import Context
 
 PROGRESS_EVERY_S = 10.0
 """Clients end a call of which they hear nothing for 60 s, by default."""
+
+MAX_FILES = 50
+"""Most files that a result links to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,23 @@ class Runs:
         finally:
             await stop_tasks((waiting,))
         return found if is_settled(found) else await self.get(run.id)
+
+    async def files(self, run: RunView) -> Sequence[SentFileView]:
+        """Return the files that a run sent, if it has ended and the key may read files; the newest of very many."""
+        if run.status not in ENDED_RUNS or not self.may("workspace"):
+            return ()
+        async with self.state.services.database.connection() as connection:
+            sent = await list_files(connection, self.caller.tenant_id, thread_id=run.thread_id, limit=MAX_FILES)
+        return [file for file in reversed(sent) if file.run_id == run.id]
+
+    async def activity(self, run: RunView) -> str | None:
+        """Return the tool that a run executes, if there is one."""
+        if run.status != "running":
+            return None
+        items = await self.door.items(run.id)
+        done = {item.call_id for item in items if isinstance(item, ToolResultItem)}
+        calls = [item.tool_name for item in items if isinstance(item, ToolCallItem) and item.call_id not in done]
+        return calls[-1] if calls else None
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a question of a run, or permit or refuse a call, and return the run.

@@ -64,10 +64,11 @@ def task_of(run: RunView, *, task_id: str | None = None) -> dict[str, Any]:
     }
 
 
-def detailed_task(run: RunView, *, task_id: str, with_questions: bool) -> dict[str, Any]:
+async def detailed_task(runs: Runs, run: RunView, *, task_id: str, with_questions: bool) -> dict[str, Any]:
     """Return a run as a task with all that the client receives.
 
     Args:
+        runs: Reads what belongs to it.
         run: As it is now.
         task_id: The run that the client knows.
         with_questions: Whether the client shows questions. For another one the run works on, and the message says what
@@ -80,7 +81,7 @@ def detailed_task(run: RunView, *, task_id: str, with_questions: bool) -> dict[s
     if run.status == "canceled":
         return task | {"status": "cancelled", "statusMessage": "The run was canceled."}
     if run.status in _STATUS:
-        result = result_of(run).model_dump(by_alias=True, mode="json", exclude_none=True)
+        result = result_of(run, await runs.files(run)).model_dump(by_alias=True, mode="json", exclude_none=True)
         return task | {"status": _STATUS[run.status], "result": result}
     if with_questions and (requests := input_requests(run)):
         return task | {"status": "input_required", "inputRequests": requests, "statusMessage": run.waiting_for or ""}
@@ -91,7 +92,7 @@ async def get_task(context: Context, params: TaskParams) -> dict[str, Any]:
     """Answer ``tasks/get``."""
     runs = _admitted(context, params.task_id)
     run = await runs.get(params.task_id)
-    return _DONE | detailed_task(run, task_id=params.task_id, with_questions=takes_questions(context))
+    return _DONE | await detailed_task(runs, run, task_id=params.task_id, with_questions=takes_questions(context))
 
 
 async def update_task(context: Context, params: TaskUpdateParams) -> dict[str, Any]:
@@ -180,7 +181,8 @@ class TaskFollower:
 
     async def _send(self) -> RunView:
         run = await self._runs.get(self._task_id)
-        task = detailed_task(run, task_id=self._task_id, with_questions=takes_questions(self._context))
+        asks = takes_questions(self._context)
+        task = await detailed_task(self._runs, run, task_id=self._task_id, with_questions=asks)
         if task != self._sent:
             self._sent = task
             async with self._turn:

@@ -92,6 +92,15 @@ class Turn:
         await self.emit(live.Usage.of(used), live.Step(index=step.index))
         return closing
 
+    async def open_call(self, tool_name: str) -> None:
+        """Commit a response with a call that is not done. No events are sent."""
+        call = ToolCall("call_open", tool_name, {}, step=self.step, sequence=0)
+        used = {"type": "tool_use", "id": call.id, "name": tool_name, "input": {}}
+        step = StepRecord(self.step, (Message("assistant", (used,)),), tool_calls=(call,), model="scripted")
+        async with self.worker.database.connection() as connection:
+            event_id = str(self.events.upcoming())
+            await commit_calls(connection, self.claim.run_id, self.claim.fence, step, seq=self.seq, event_id=event_id)
+
     async def suspend(self, text: str, *waits: NewWait) -> None:
         """Commit a response with a call for each wait, and suspend the run. No events are sent."""
         calls = tuple(

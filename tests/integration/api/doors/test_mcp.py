@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.config import Settings
 from nova_workers.base.ids import new_id
 from nova_workers.contracts import events as live
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.doors.mcp_requests import (
     QUESTION,
     QUESTIONS,
@@ -20,7 +21,7 @@ from tests.integration.api.doors.mcp_requests import (
     thread_of,
 )
 from tests.integration.api.manual_worker import ManualWorker
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 
 async def test_a_key_has_a_tool_for_each_agent(api: Api) -> None:
@@ -81,6 +82,33 @@ async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api
     assert (await calling).result["content"][0]["text"] == "Blue it is."
     tampered = await client.call("tools/call", again | {"requestState": new_id("run")})
     assert tampered.error["code"] == -32602
+
+
+async def test_progress_comes_every_ten_seconds_and_names_the_tool(
+    serve: Serve, settings: Settings, own_worker: ManualWorker
+) -> None:
+    api = await serve(settings.model_copy(update={"doors": ("mcp",)}))
+    call = {"name": "ask_nova", "arguments": {"message": "hello", "wait_s": 600}, "_meta": {"progressToken": 7}}
+    got: list[Any] = []
+
+    async def read() -> None:
+        async with McpRequests(api.http).open("tools/call", call) as messages:
+            async for message in messages:
+                # One by one: the test looks at what has come.
+                got.append(message)  # noqa: PERF401
+
+    reading = asyncio.create_task(read())
+    turn = await claimed(api, own_worker)
+    await pass_time(10)
+    await until(lambda: len(got) == 1, "progress")
+    await turn.open_call("Bash")
+    await pass_time(10)
+    await until(lambda: len(got) == 2, "more progress")
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+    assert [message["method"] for message in got] == ["notifications/progress"] * 2
+    told = [(message["params"]["progress"], message["params"]["message"]) for message in got]
+    assert told == [(10, "nova works on it."), (20, "nova uses Bash.")]
 
 
 async def test_a_conversation_goes_on_with_its_own_agent_only(api: Api) -> None:
