@@ -6,6 +6,7 @@ a tool has an id of its own, so that it is carried out once.
 
 import asyncio
 import json
+import time
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -90,6 +91,7 @@ class Relay:
         body = {**message, "params": params}
         failures, is_acknowledged = 0, False
         while True:
+            began_s = time.monotonic()
             try:
                 async for answer in self._send(method, body):
                     if answer.get("method") == _ACKNOWLEDGED:
@@ -105,7 +107,8 @@ class Relay:
                 failure = "the response broke off"
             except httpx2.TransportError as error:
                 failure = f"{type(error).__name__}: {error}"
-            failures += 1
+            # A subscription may live for weeks, and outlives any number of restarts.
+            failures = 1 if time.monotonic() - began_s > _SILENCE_S else failures + 1
             if failures >= self._retry.attempts:
                 error = {"code": _INTERNAL_ERROR, "message": f"The API does not answer: {failure}"}
                 await self._write({"jsonrpc": "2.0", "id": request_id, "error": error})

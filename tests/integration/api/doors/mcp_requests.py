@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 
+from nova_workers.cli.talk.mcp_relay import Relay
 from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
@@ -115,6 +117,37 @@ async def _messages(response: httpx2.Response) -> AsyncGenerator[Json]:
     async for line in response.aiter_lines():
         if line.startswith("data: "):
             yield json.loads(line.removeprefix("data: ")) | {"_status": response.status_code}
+
+
+class RelayClient:
+    """A client on stdio."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.got: list[Any] = []
+        self._sent: asyncio.Queue[Any] = asyncio.Queue()
+        self.relay = Relay(url, key, self._take)
+        self._relaying = asyncio.create_task(self.relay.run(self._messages()))
+
+    async def _take(self, message: Any) -> None:
+        self.got.append(message)
+
+    async def _messages(self) -> AsyncGenerator[Any]:
+        while (message := await self._sent.get()) is not None:
+            yield message
+
+    async def ask(self, request_id: int, method: str, **params: Any) -> Any:
+        """Send a request, and return its response."""
+        return await self.send(request_id, method, **params)
+
+    def send(self, request_id: int, method: str, **params: Any) -> Awaitable[Any]:
+        """Send a request, and give its response when it has come."""
+        self._sent.put_nowait({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+        return until(lambda: next((each for each in self.got if each.get("id") == request_id), None))
+
+    async def close(self) -> None:
+        """End the client's side."""
+        self._sent.put_nowait(None)
+        await self._relaying
 
 
 async def begun(api: Api, worker: ManualWorker, capabilities: Json = BOTH) -> tuple[McpRequests, str, Turn]:
