@@ -73,7 +73,7 @@ class CreateCompletion(_Read):
     max_completion_tokens: int | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     store: StrictBool | None = None
-    user: str | None = None
+    user: str | JsonObject | None = None
     safety_identifier: str | None = None
     n: int | None = None
     stop: Any = None
@@ -160,7 +160,7 @@ def conversation_of(body: CreateCompletion) -> Conversation:
             raise InvalidInput(
                 f"{field}.role must be 'system', 'developer', 'user', 'assistant' or 'tool'.", field=f"{field}.role"
             )
-        content = list(_blocks(message.get("content"), f"{field}.content", is_past=role in {"assistant", "tool"}))
+        content = list(_blocks(message.get("content"), f"{field}.content", may_lack=role in {"assistant", "tool"}))
         if role in _INSTRUCTING:
             instructions.extend(str(block.get("text", "")) for block in content)
         elif role == "tool":
@@ -352,15 +352,15 @@ def _schema(form: ResponseFormat | None) -> JsonObject | None:
     return schema
 
 
-def _blocks(content: Any, field: str, *, is_past: bool) -> Iterator[ContentBlock]:
-    """Yield the content of a message; that of assistants and tools may have no text."""
+def _blocks(content: Any, field: str, *, may_lack: bool) -> Iterator[ContentBlock]:
+    """Yield the content of a message without blank texts; that of assistants and tools may be none."""
     if isinstance(content, str):
-        if content.strip() or not is_past:
+        if content.strip():
             yield text_block(content)
     elif isinstance(content, list):
         for at, part in enumerate(content):
             yield from _part(part, f"{field}.{at}")
-    elif content is not None or not is_past:
+    elif content is not None or not may_lack:
         raise InvalidInput(f"{field} must be a text or a list of parts.", field=field)
 
 

@@ -24,7 +24,7 @@ class ChatDigest:
     What instructs the agent is left out: front ends put the time into it. So are spaces around texts, which they trim.
     """
 
-    def __init__(self, scope: Sequence[str | None], said: Iterable[Said] = ()) -> None:
+    def __init__(self, scope: Sequence[str | JsonObject | None], said: Iterable[Said] = ()) -> None:
         """Begin.
 
         Args:
@@ -58,19 +58,22 @@ def past_of(said: Sequence[Said]) -> list[PastMessage]:
     answered = _answered(said)
     past: list[PastMessage] = []
     results: list[ContentBlock] = []
-    if said and said[0].role != "user":
-        past.append(PastMessage(role="user", content=_BEGINNING))
     for message in said:
         if message.role == "tool":
             call_id = answered.get((message.at, message.call_id))
             if call_id is not None:
                 results.append({"type": "tool_result", "tool_use_id": call_id, "content": message.content})
             continue
-        content = [*results, *message.content] if message.role == "user" else list(message.content)
+        # What the assistant said is text; front ends put what its tools made into it.
+        said_now = [block for block in message.content if message.role == "user" or block.get("type") == "text"]
+        content = [*results, *said_now] if message.role == "user" else said_now
         if results and message.role == "assistant":
             past.append(PastMessage(role="user", content=results))
         results = []
-        content += [_use(message.at, call, answered) for call in message.calls if (message.at, call["id"]) in answered]
+        calls = {call["id"]: call for call in message.calls if (message.at, call["id"]) in answered}
+        content += [_use(message.at, call, answered) for call in calls.values()]
+        if content and not past and message.role == "assistant":
+            past.append(PastMessage(role="user", content=_BEGINNING))
         if content:
             past.append(PastMessage(role=message.role, content=content))
     if results:

@@ -407,3 +407,48 @@ async def test_a_fleet_without_an_embedding_model_refuses_texts(api: Api, client
     with pytest.raises(openai.APIStatusError, match="no embedding model") as refused:
         await client.embeddings.create(model="text-embedding-3-small", input="hello")
     assert (refused.value.status_code, refused.value.code) == (501, "embeddings_off")
+
+
+async def test_front_ends_chats_and_their_requests_for_titles_are_served(api: Api, worker: ManualWorker) -> None:
+    # As Open WebUI and LibreChat (by LangChain's client) send them.
+    webui = {"X-OpenWebUI-User-Id": "u1", "X-OpenWebUI-Chat-Id": "c1", "X-OpenWebUI-User-Role": "admin"}
+    usage = {"stream": True, "stream_options": {"include_usage": True}}
+    cached = [{"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}}]
+    chat = await answered(
+        api,
+        worker,
+        api.http.post(PATH, json={"model": "nova", "messages": [said("user", cached)], **usage}, headers=webui),
+        saying("Hi!"),
+    )
+    assert chunks_of(chat.text)[-1]["usage"]["total_tokens"] == 27
+    title = "### Task:\nGenerate a concise title of the chat.\n<chat>USER: hello</chat>"
+    titled = await complete(api, worker, [said("user", title)], '{"title": "Greeting"}', headers=webui)
+    assert (await api.http.get("/v1/threads")).json()["items"] == []
+    more = [said("system", "It is noon."), HELLO, said("assistant", "Hi!"), said("user", cached)]
+    first = run_of(chunks_of(chat.text)[0])
+    thread_id = await thread_of(api, await complete(api, worker, more, headers=webui))
+    assert thread_id == await thread_of(api, first)
+    assert thread_id != await thread_of(api, titled)
+
+    langchain: dict[str, Any] = {
+        **usage,
+        "temperature": 1,
+        "top_p": 1,
+        "presence_penalty": 0,
+        "frequency_penalty": 0,
+        "user": "66a1",
+        "n": 1,
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+    }
+    body = {"model": "nova", "messages": [said("system", "x"), said("user", [{"type": "text", "text": "hello"}])]}
+    answer = await answered(api, worker, api.http.post(PATH, json={**body, **langchain}), saying("Hi!"))
+    assert chunks_of(answer.text)[-2]["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_a_chat_whose_thread_was_deleted_is_imported(api: Api, worker: ManualWorker) -> None:
+    thread_id = await thread_of(api, await complete(api, worker, [HELLO]))
+    assert (await api.http.delete(f"/v1/threads/{thread_id}")).is_success
+    new = await thread_of(api, await complete(api, worker, [HELLO, said("assistant", "Hi!"), said("user", "on")], "ok"))
+    assert new != thread_id
+    assert [text for _, [text] in await history_of(api, new)] == ["hello", "Hi!", "on", "ok"]

@@ -22,7 +22,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 _PYTHON: Final = os.environ.get("OPENAI_CLIENTS_PYTHON")
-"""A Python with the packages `litellm` and `openai-agents`: 400 MB."""
+"""A Python with the packages `litellm`, `openai-agents` and `langchain-openai`: 500 MB."""
 _SUITE: Final = os.environ.get("OPEN_RESPONSES_SUITE")
 """A checkout of the repository `openresponses/openresponses`, in which `npm install bun zod@3` was run."""
 
@@ -59,8 +59,8 @@ async def run_beside(api: Api, worker: ManualWorker, *command: str, cwd: Path) -
     return program.returncode, f"{output.decode()}\n{errors.decode()}" if program.returncode else output.decode()
 
 
-@pytest.mark.skipif(_PYTHON is None, reason="OPENAI_CLIENTS_PYTHON names no Python with litellm and openai-agents")
-async def test_litellm_and_openai_agents_have_the_fleet_as_model(
+@pytest.mark.skipif(_PYTHON is None, reason="OPENAI_CLIENTS_PYTHON names no Python with the clients")
+async def test_litellm_openai_agents_and_langchain_have_the_fleet_as_model(
     api: Api, worker: ManualWorker, tmp_path: Path
 ) -> None:
     program = str(Path(openai_clients.__file__))
