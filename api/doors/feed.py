@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.thread_state import merge_patch
 from nova_workers.domain.streams.rules.wire import LiveEvent, is_final
 from nova_workers.domain.threads.sql.items import TurnContents
 
@@ -84,6 +85,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class StateChanged:
+    """The agent changed the thread's state document, to the document of a version."""
+
+    version: int
+    patch: JsonObject | None
+    state: JsonObject | None
+
+    def after(self, before: JsonObject) -> JsonObject:
+        """Return the document of its version, from the one before that."""
+        return merge_patch(before, self.patch) if self.patch is not None else self.state or {}
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """The run gave up its worker and goes on later: it waits, or is queued again."""
 
@@ -97,7 +111,7 @@ class Ended:
     status: str
 
 
-Change = Started | Delta | Done | Voided | Progress | Paused | Ended
+Change = Started | Delta | Done | Voided | Progress | StateChanged | Paused | Ended
 
 Read = Callable[[int | None], Awaitable[TurnContents | None]]
 """Reads the contents of the run's turn from a step on; None for all of it."""
@@ -156,6 +170,8 @@ class ItemFeed:
             match event["type"]:
                 case "tool_status" if event.get("agent") is None:
                     is_read_due |= self._call(changes, event)
+                case "state":
+                    changes.append(StateChanged(event["version"], event.get("patch"), event.get("state")))
                 case "step":
                     # What the step has is read before a later one begins.
                     changes.extend(await self._commit(event["index"]))

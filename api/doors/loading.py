@@ -31,7 +31,11 @@ class Place(NamedTuple):
     """The extra of the package that has its SDK."""
 
 
-DOORS: Final[Mapping[DoorName, Place]] = {"mcp": Place("/mcp", "mcp"), "openai": Place("/openai/v1/", None)}
+DOORS: Final[Mapping[DoorName, Place]] = {
+    "ag-ui": Place("/ag-ui/", "ag-ui"),
+    "mcp": Place("/mcp", "mcp"),
+    "openai": Place("/openai/v1/", None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def load_doors(names: Sequence[DoorName], places: Mapping[DoorName, Place] = DOO
 
 def _load(name: str, place: Place) -> LoadedDoor:
     try:
-        module = import_module(f".{name}", __package__)
+        module = import_module(f".{name.replace('-', '_')}", __package__)
     except ModuleNotFoundError as error:
         if place.extra is None or (error.name or "").startswith(f"{__package__}"):
             raise

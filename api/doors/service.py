@@ -13,12 +13,14 @@ import orjson
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
-from nova_workers.base.errors import ConfigurationError, Unavailable, missing
+from nova_workers.base.errors import ConfigurationError, Conflict, Unavailable, missing
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.thread_states import ThreadStateReplace, ThreadStateView
 from nova_workers.contracts.http.wire import AgentView, PastMessage, RunView, StatelessRunCreate, ThreadView
 from nova_workers.contracts.ports import Embedder
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
+from nova_workers.domain.idempotency.sql import find_made
 from nova_workers.domain.runs.rules.submit import MakeThread
 from nova_workers.domain.runs.sql.reads import RunState, get_run
 from nova_workers.domain.threads.rules.past import turns_of
@@ -32,7 +34,9 @@ from nova_workers.domain.threads.sql.items import (
 )
 from nova_workers.domain.threads.sql.lineage import list_turns
 from nova_workers.domain.threads.sql.places import find_place, note_place
-from nova_workers.domain.threads.sql.records import create_thread, get_thread
+from nova_workers.domain.threads.sql.records import create_thread, get_thread, list_threads
+from nova_workers.domain.threads.sql.states import read_state, write_state
+from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
 
 from ..acceptance import MessageAcceptance, view_at_end
@@ -99,6 +103,17 @@ class Door:
         meant = orjson.dumps(body.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS)
         digest = hashlib.sha256(self.request.url.path.encode() + b"\0" + meant).digest()
         return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
+
+    async def earlier(self, key: RequestKey | None) -> str | None:
+        """Return the run that an earlier request with a key submitted.
+
+        Raises:
+            IdempotencyMismatch: It was another request.
+        """
+        if key is None:
+            return None
+        async with self.state.services.database.connection() as connection:
+            return await find_made(connection, self.caller.tenant_id, key)
 
     async def submit(
         self,
@@ -315,12 +330,50 @@ class Door:
 
         return make
 
+    async def labelled_thread(self, label: str) -> ThreadView | None:
+        """Return the thread with a label: a protocol's own name of a conversation is one."""
+        async with self.state.services.database.connection() as connection:
+            found = await list_threads(connection, self.caller.tenant_id, label=label, limit=1)
+        return found[0] if found else None
+
+    async def make_thread(self, agent_id: str, *, label: str) -> ThreadView:
+        """Make a thread with a label, or return the one that a concurrent request made.
+
+        Raises:
+            NotFound: No such agent in this tenant.
+            Gone: It was renamed.
+        """
+        try:
+            async with self.state.services.database.connection() as connection:
+                return await create_thread(connection, self.caller.tenant_id, agent_id, label=label)
+        except Conflict:
+            found = await self.labelled_thread(label)
+            if found is None:
+                raise
+            return found
+
+    async def thread_state(self, thread_id: str) -> ThreadStateView:
+        """Return the state document of a thread.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await read_state(connection, self.caller.tenant_id, thread_id)
+
+    async def replace_thread_state(self, thread_id: str, change: ThreadStateReplace) -> ThreadStateView | None:
+        """Replace a version of a thread's state document. None if it has another version by now."""
+        async with self.state.services.database.connection() as connection:
+            return await write_state(connection, self.caller.tenant_id, thread_id, change.state, version=change.version)
+
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Answer a question of a run, or permit or refuse a call. The first answer counts.
+        """Answer a question of a run, or permit or refuse a call. The first answer counts, and is in the audit log.
 
         Raises:
             NovaError: As `Waiting.answer`.
         """
+        act_as(self.caller.actor())
         return await self.state.services.waiting.answer(self.caller.tenant_id, run_id, answer.wait_id, answer)
 
     async def give_results(self, run_id: str, results: Sequence[ToolResult]) -> RunView:
@@ -333,12 +386,13 @@ class Door:
         return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given)
 
     async def cancel(self, run_id: str) -> RunView:
-        """Cancel a run. Canceling twice changes nothing.
+        """Cancel a run. Canceling twice changes nothing. It is in the audit log.
 
         Raises:
             NotFound: No such run in this tenant.
             IllegalTransition: It ended otherwise.
         """
+        act_as(self.caller.actor())
         return await self.state.services.canceller.cancel(self.caller.tenant_id, run_id)
 
     async def delete_run(self, run_id: str) -> None:

@@ -25,6 +25,7 @@ LOCKS = {
         "--extra=embeddings",
         "--extra=console",
         "--extra=telegram",
+        "--extra=ag-ui",
         "--group=build",
         "-c=requirements-dev.txt",
     ),

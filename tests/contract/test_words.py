@@ -28,7 +28,7 @@ NOT_READ = (
 KEPT = {
     # Names that are not ours.
     r"\.cancel(led|ling)\(": "methods of asyncio",
-    r'"(notifications/)?cancelled"': "a status of OpenAI's and MCP's, and a notification of MCP's",
+    r'"(notifications/)?cancelled"': "a status of OpenAI's, MCP's and AG-UI's, and a notification of MCP's",
     r"[`\"]nobody[`\"]": "an account of Unix",
     # Prompts are English prose for models.
     r"\b[Nn]obody (answer(s|ed) in time|can be asked|reads your answer)|Tell it to nobody": "prompts",

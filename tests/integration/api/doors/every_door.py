@@ -6,12 +6,13 @@ from typing import Final
 
 import pytest
 
+from tests.integration.api.doors.ag_ui_client import AgUiDoor
 from tests.integration.api.doors.chat_client import ChatDoor
 from tests.integration.api.doors.door_clients import Ability, DoorClient
 from tests.integration.api.doors.mcp_client import McpDoor
 from tests.integration.api.doors.openai_client import OpenAIDoor
 
-DOORS: Final[tuple[DoorClient, ...]] = (McpDoor(), OpenAIDoor(), ChatDoor())
+DOORS: Final[tuple[DoorClient, ...]] = (AgUiDoor(), McpDoor(), OpenAIDoor(), ChatDoor())
 
 
 def each_door(*can: Ability) -> pytest.MarkDecorator:
