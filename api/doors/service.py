@@ -10,6 +10,7 @@ from itertools import dropwhile
 from typing import Annotated, Final, NamedTuple
 
 import orjson
+import structlog
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
@@ -48,6 +49,8 @@ from ..streaming.following import Target
 from ..submitting import given_results
 from .items import Item, input_id, input_item, items_of
 from .streams import DoorStream, Writer
+
+_log = structlog.get_logger(__name__)
 
 _AGENTS_AT_ONCE: Final = 200
 
@@ -263,12 +266,17 @@ class Door:
     async def note_place(self, digest: str, continued: str) -> None:
         """Keep what a conversation continues, for clients that send it whole and name it by nothing else.
 
+        If that fails, the answer is sent all the same; the conversation is imported when it goes on.
+
         Args:
             digest: Of all that was said.
             continued: A name of the protocol's; `find_place` returns it.
         """
-        async with self.state.services.database.connection() as connection:
-            await note_place(connection, self.caller.tenant_id, digest, continued)
+        try:
+            async with self.state.services.database.connection() as connection:
+                await note_place(connection, self.caller.tenant_id, digest, continued)
+        except Unavailable as error:
+            _log.warning("door.place_not_noted", continued=continued, error=str(error))
 
     async def find_place(self, digest: str) -> str | None:
         """Return the name of what a conversation continues; None if it is not known."""

@@ -8,9 +8,8 @@ from pydantic import ValidationError
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.channels.port import Update
-from nova_workers.contracts.waits import AskUser, RunAnswer, WaitView
+from nova_workers.contracts.waits import AFFIRMATIVE, AskUser, RunAnswer, WaitView
 
-_YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "deny", "denied"})
 
 
@@ -52,9 +51,9 @@ def answer_to(question: Question, update: Update, *, by: str) -> RunAnswer:
     if question.kind != "approval":
         return _answer({"text": text, "wait_id": question.wait_id, "by": by})
     word = text.casefold().rstrip(".!")
-    if word not in _YES | _NO:
+    if word not in AFFIRMATIVE | _NO:
         raise InvalidInput(f"A call that needs permission is answered with yes or no, not {text[:50]!r}.")
-    return RunAnswer(approve=word in _YES, wait_id=question.wait_id, by=by)
+    return RunAnswer(approve=word in AFFIRMATIVE, wait_id=question.wait_id, by=by)
 
 
 def _answer(values: Mapping[str, Any]) -> RunAnswer:

@@ -29,6 +29,7 @@ from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import ContentBlock
 
 __all__ = [
+    "AFFIRMATIVE",
     "ANSWERABLE",
     "MAX_ANSWER_CHARS",
     "MAX_CLIENT_TOOLS",
@@ -72,6 +73,9 @@ MAX_ANSWER_CHARS = 10_000
 """Longest question, and longest answer to one."""
 
 MAX_OPTION_CHARS = 200
+
+AFFIRMATIVE: Final = frozenset({"yes", "y", "ok", "approve", "approved"})
+"""Words, in lower case, by which a person permits a call in a chat."""
 
 MAX_MESSAGE_CHARS = 200_000
 """Longest message to an agent."""

@@ -89,11 +89,7 @@ def _answered(said: Sequence[Said]) -> dict[tuple[int, str], str]:
     ids: dict[tuple[int, str], str] = {}
     used: set[str] = set()
     for at, message in enumerate(said):
-        results: dict[str, int] = {}
-        for later in said[at + 1 :]:
-            if later.role != "tool":
-                break
-            results.setdefault(later.call_id, later.at)
+        results = _results_behind(said, at) if message.calls else {}
         for call in message.calls:
             if call["id"] not in results or (message.at, call["id"]) in ids:
                 continue
@@ -102,6 +98,17 @@ def _answered(said: Sequence[Said]) -> dict[tuple[int, str], str]:
             used.add(call_id)
             ids[message.at, call["id"]] = ids[results[call["id"]], call["id"]] = call_id
     return ids
+
+
+def _results_behind(said: Sequence[Said], at: int) -> dict[str, int]:
+    """Return the places of the first results of calls in the messages right behind one, by the ids of the calls."""
+    results: dict[str, int] = {}
+    for place in range(at + 1, len(said)):
+        later = said[place]
+        if later.role != "tool":
+            break
+        results.setdefault(later.call_id, later.at)
+    return results
 
 
 def _use(at: int, call: JsonObject, ids: dict[tuple[int, str], str]) -> ContentBlock:

@@ -7,7 +7,7 @@ elsewhere, it is imported into a new thread.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Path, Response
@@ -16,7 +16,7 @@ from nova_workers.base.errors import Conflict, Gone, InvalidInput, NotFound
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import PastMessage, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import RequestKey
-from nova_workers.contracts.waits import AskApproval, RunAnswer
+from nova_workers.contracts.waits import AFFIRMATIVE, AskApproval, RunAnswer
 from nova_workers.domain.runs.rules.submit import MakeThread
 
 from ...json_body import StrictRoute
@@ -35,8 +35,6 @@ from .chat_history import ChatDigest, past_of
 from .chat_writer import ChatWriter
 
 router = APIRouter(prefix="/openai/v1/chat", route_class=StrictRoute, include_in_schema=False)
-
-_YES: Final = frozenset({"yes", "y", "ok", "approve", "approved"})
 
 _RequestId = Annotated[str | None, Header(min_length=1, max_length=512)]
 IdempotencyKey = Annotated[_RequestId, Header(alias="Idempotency-Key")]
@@ -60,12 +58,14 @@ async def create_completion(
     chat = conversation_of(body)
     # Chats of other keys, agents and people of a front end never meet, though they begin with the same words.
     scope = (door.caller.key_id, body.model, body.user, body.safety_identifier, conversation_id or chat_id)
-    whole = ChatDigest(scope, [*chat.past, *chat.message, *chat.results])
+    whole = ChatDigest(scope, chat.past)
+    before = whole.digest()
+    whole.add([*chat.message, *chat.results])
     if chat.results:
         return await _respond(door, await _give_results(door, chat.results), body, whole)
     key = door.key(idempotency_key or client_request_id, body)
     run = run_of(body, chat)
-    place = await door.find_place(ChatDigest(scope, chat.past).digest()) if chat.past else None
+    place = await door.find_place(before) if chat.past else None
     if place is not None:
         continued = CompletionId.parse(place)
         try:
@@ -153,7 +153,11 @@ async def _answer(door: Door, rest: CompletionId, said: Sequence[Said]) -> Compl
     asked = [item for item in items if isinstance(item, QuestionItem) and item.step == rest.first_step - 1]
     for question in asked:
         if question.is_open:
-            await door.answer(rest.run_id, _answer_to(question, text))
+            try:
+                await door.answer(rest.run_id, _answer_to(question, text))
+            except InvalidInput as error:
+                field = f"messages.{said[-1].at}"
+                raise InvalidInput(f"{field}: {error.message}", field=f"{field}.content") from error
             return rest
     given = {"".join(str(block.get("text", "")) for block in _result_of(items, question)) for question in asked}
     if text not in given:
@@ -164,7 +168,7 @@ async def _answer(door: Door, rest: CompletionId, said: Sequence[Said]) -> Compl
 def _answer_to(question: QuestionItem, text: str) -> RunAnswer:
     if not isinstance(question.request, AskApproval):
         return RunAnswer(text=text, wait_id=question.id)
-    if text.casefold().rstrip(".!") in _YES:
+    if text.casefold().rstrip(".!") in AFFIRMATIVE:
         return RunAnswer(approve=True, wait_id=question.id)
     # Whatever else is said is why not.
     return RunAnswer(approve=False, text=text, wait_id=question.id)

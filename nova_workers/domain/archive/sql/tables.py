@@ -158,7 +158,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "webhooks": "an address of this fleet, and a secret encrypted for it",
     "sign_ins": "sessions of people at this fleet",
     "leases": "belong to processes beside this fleet",
-    "idempotency_keys": "belong to requests to this fleet, for a day",
+    "idempotency_keys": "belong to requests to this fleet, for days",
     "switches": "a pause is a state of this fleet",
     "run_attempts": "name workers of this fleet",
     "worker_sessions": "are those of this fleet's workers",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from typing import Any
 
 TOOL = {
     "type": "function",
@@ -137,7 +138,7 @@ def use_langchain(url: str, key: str) -> None:
     assert told.content == "It is sunny in Rome."
 
 
-def _as_chat(tool: dict[str, object]) -> dict[str, object]:
+def _as_chat(tool: Any) -> Any:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 

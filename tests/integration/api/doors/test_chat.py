@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
+from unittest import mock
 
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.waits import AskApproval, AskUser, CallClientTool
@@ -452,3 +454,46 @@ async def test_a_chat_whose_thread_was_deleted_is_imported(api: Api, worker: Man
     new = await thread_of(api, await complete(api, worker, [HELLO, said("assistant", "Hi!"), said("user", "on")], "ok"))
     assert new != thread_id
     assert [text for _, [text] in await history_of(api, new)] == ["hello", "Hi!", "on", "ok"]
+
+
+async def test_an_answer_whose_place_cannot_be_noted_is_sent_and_its_chat_imported(
+    api: Api, worker: ManualWorker
+) -> None:
+    async def failing(*_: object) -> None:
+        raise Unavailable("The database does not answer.")
+
+    with mock.patch("api.doors.service.note_place", failing):
+        first = await complete(api, worker, [HELLO])
+        body = {"model": "nova", "messages": [HELLO], "stream": True}
+        chunks = chunks_of((await answered(api, worker, api.http.post(PATH, json=body), saying("Hi!"))).text)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    on = await complete(api, worker, [HELLO, said("assistant", "Hi!"), said("user", "on")])
+    assert len({await thread_of(api, run) for run in (first, run_of(chunks[0]), on)}) == 3
+
+
+async def test_a_reply_that_is_none_of_the_options_is_refused_and_another_is_taken(
+    api: Api, worker: ManualWorker
+) -> None:
+    async def asking(turn: Turn) -> None:
+        wait = NewWait("toolu_1", AskUser(question="Which?", options=("A", "B"), only_options=True))
+        await suspended(turn, "Well.", wait)
+
+    body = {"model": "nova", "messages": [HELLO], "stream": True}
+    chunks = chunks_of((await answered(api, worker, api.http.post(PATH, json=body), asking)).text)
+    asked = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    assert asked == "Well.\n\nWhich?\n- A\n- B"
+    chat = [HELLO, said("assistant", asked)]
+    refused = await api.http.post(PATH, json={"model": "nova", "messages": [*chat, said("user", "C")]})
+    assert DOOR.refusal_of(refused) == ("invalid_input", "messages.2.content", 422)
+
+    async def finishing(turn: Turn) -> None:
+        turn.step, turn.seq = 1, 3
+        await turn.finish("Done.")
+
+    replied = {"model": "nova", "messages": [*chat, said("user", "B")], "stream": True}
+    text = (await answered(api, worker, api.http.post(PATH, json=replied), finishing)).text
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks_of(text)) == "Done."
+    # The same reply again gets the same answer, another one is a chat of its own.
+    again = await api.http.post(PATH, json={**replied, "stream": False})
+    assert (run_of(again.json()), again.json()["choices"][0]["message"]["content"]) == (run_of(chunks[0]), "Done.")
+    assert await complete(api, worker, [*chat, said("user", "A")]) != run_of(chunks[0])
