@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
 from nova_workers.base.errors import Gone, IllegalTransition, InvalidInput, NotFound
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskUser, CallClientTool, RunAnswer, ToolResult
@@ -15,8 +16,11 @@ from nova_workers.contracts.waits import AskUser, CallClientTool, RunAnswer, Too
 from ..items import Item, QuestionItem, ToolCallItem, ToolResultItem
 from ..service import Door
 from .bodies import CreateResponse
-from .inputs import Given, referenced
-from .responses import ResponseId, item_documents, run_and_call_of, run_and_wait_of, thread_of
+from .inputs import Given, given_input, referenced
+from .responses import ResponseId, item_documents, run_and_call_of, run_and_wait_of, run_of_item, thread_of
+
+_MOST_TURNS: Final = 100
+"""Longest conversation, in turns, that is compared with a client's history."""
 
 
 class Begin(NamedTuple):
@@ -53,6 +57,34 @@ async def begin_of(door: Door, body: CreateResponse, given: Given) -> Begin:
     assert thread_id is not None  # noqa: S101 - it is one of the two
     _refuse_other_agent(body, (await door.thread(thread_id)).agent_id)
     return Begin(thread_id)
+
+
+async def known_run(door: Door, body: CreateResponse, given: Given) -> str | None:
+    """Return the run with which a client's own history ends, if the history is the one of its conversation.
+
+    Then the message continues there, with all that the agent did beside. A client may have changed what it sends, so
+    each message, call and result is compared.
+    """
+    run_id = None if given.last_id is None else run_of_item(given.last_id)
+    if run_id is None:
+        return None
+    try:
+        run = await door.run(run_id)
+        thread = await door.thread(run.thread_id)
+        if run.status not in ENDED_RUNS or run.agent_id != body.model or (body.store is False and not thread.ephemeral):
+            return None
+        page = await door.items_of_thread(run.thread_id, turns=_MOST_TURNS)
+    except (NotFound, Gone):
+        return None
+    own = [at for at, item in enumerate(page.items) if item.run_id == run_id]
+    if not own or page.below_depth is not None:
+        return None
+    documents = [document for item in page.items[: own[-1] + 1] for document in item_documents(item)]
+    try:
+        known = given_input(documents)
+    except InvalidInput:
+        return None
+    return run_id if known.history == given.history and not known.message and not known.results else None
 
 
 async def answered_part(door: Door, body: CreateResponse, given: Given) -> ResponseId | None:

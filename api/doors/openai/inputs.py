@@ -40,6 +40,7 @@ class Given:
         instructions: What instructs the agent, beside the request's own instructions.
         results: What the client's functions returned since the agent last spoke.
         history: What was said before, without `message` and `results`: roles and contents.
+        last_id: The id of the last item that the assistant said, if the client has it; of a call, the call's.
     """
 
     message: list[ContentBlock] = field(default_factory=list[ContentBlock])
@@ -47,6 +48,7 @@ class Given:
     results: list[ToolResult] = field(default_factory=list[ToolResult])
     approvals: list[Approval] = field(default_factory=list[Approval])
     history: list[tuple[str, list[ContentBlock]]] = field(default_factory=list[tuple[str, list[ContentBlock]]])
+    last_id: str | None = None
 
     @property
     def text(self) -> str:
@@ -125,13 +127,13 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
             reason: Any = item.get("reason")
             given.approvals.append(Approval(request_id, approve, reason if isinstance(reason, str) else None))
         case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str()}:
-            _say(given, [_call(item, place)])
+            _say(given, [_call(item, place)], item["call_id"])
         case {"role": str(role), "content": content} if role in _SYSTEM:
             given.instructions.extend(str(block.get("text", "")) for block in _blocks(content, f"{place}.content"))
         case {"role": "user", "content": content}:
             given.message.extend(_blocks(content, f"{place}.content"))
         case {"role": "assistant", "content": content}:
-            _say(given, _texts(content, f"{place}.content"))
+            _say(given, _texts(content, f"{place}.content"), item.get("id"))
         case {"type": "compaction", "encrypted_content": str(sealed)}:
             given.message.append(_summary(sealed, place))
         case {"type": "reasoning"}:
@@ -145,10 +147,11 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
             )
 
 
-def _say(given: Given, blocks: list[ContentBlock]) -> None:
+def _say(given: Given, blocks: list[ContentBlock], item_id: Any) -> None:
     """Take what the assistant said: what is before it is history."""
     if not blocks:
         return
+    given.last_id = item_id if isinstance(item_id, str) else None
     if given.results:
         results = [_result_block(result) for result in given.results]
         given.history.append(("user", [*results, *given.message]))
@@ -162,7 +165,8 @@ def _say(given: Given, blocks: list[ContentBlock]) -> None:
 
 
 def _result_block(result: ToolResult) -> ContentBlock:
-    content = result.content if isinstance(result.content, str) else list(result.content)
+    text = result.content
+    content = ([text_block(text)] if text else []) if isinstance(text, str) else list(text)
     return {"type": "tool_result", "tool_use_id": result.tool_call_id, "content": content}
 
 

@@ -5,6 +5,7 @@ Its id names the run and the step with which it begins, so that any process find
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -232,6 +233,12 @@ def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject
             return
 
 
+def run_of_item(name: str) -> str | None:
+    """Return the run that an item's id names, or a call's; None if it is none of the door's."""
+    ulid = name.partition("_")[2].partition("_")[0]
+    return f"run_{ulid}" if len(ulid) == _ULID_CHARS and ulid.isalnum() else None
+
+
 def approval_id(run_id: str, wait_id: str) -> str:
     """Return the id of a request for permission. It names its run."""
     return f"mcpr_{run_id.removeprefix('run_')}_{wait_id.removeprefix('wait_')}"
@@ -307,12 +314,16 @@ def _is_input(item: Item) -> bool:
 
 def _input_part(block: ContentBlock) -> JsonObject:
     source: Any = block.get("source") or {}
+    if source.get("type") == "text":
+        source = {"media_type": "text/plain", "data": base64.b64encode(source["data"].encode()).decode()}
     url = source.get("url") or f"data:{source.get('media_type', '')};base64,{source.get('data', '')}"
     match block.get("type"):
         case "image":
             return {"type": "input_image", "image_url": url, "detail": "auto"}
         case "document":
-            return {"type": "input_file", "file_url": url}
+            kind = "file_data" if url.startswith("data:") else "file_url"
+            name = {"filename": block["title"]} if block.get("title") else {}
+            return {"type": "input_file", kind: url, **name}
         case _:
             return {"type": "input_text", "text": str(block.get("text", ""))}
 

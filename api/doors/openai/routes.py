@@ -13,7 +13,7 @@ from ...json_body import StrictRoute
 from ..service import AnyDoor, Begun, Door, SendingDoor
 from ..streams import DoorStream
 from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
-from .continuing import answered_part, begin_of, resolved
+from .continuing import Begin, answered_part, begin_of, known_run, resolved
 from .inputs import given_input
 from .responses import ResponseId, input_of, page_of, response_document
 from .writer import ResponseWriter, cursor_at
@@ -43,9 +43,11 @@ async def create_response(
     key = door.key(request_id or client_request_id, body)
     given = given.without_results()
     begin = await begin_of(door, body, given)
-    message = run_of(body, given, begin.thread_id, is_new=begin.is_new)
     make_thread = None
-    if given.history:
+    if given.history and (known := await known_run(door, body, given)) is not None:
+        begin = Begin(after_run_id=known)
+    message = run_of(body, given, begin.thread_id, is_new=begin.is_new)
+    if given.history and begin.is_new:
         make_thread = await door.with_past(agent_of(body), given.past(), ephemeral=body.store is not True)
     if body.stream and not body.background:
         return await door.submit_and_follow(

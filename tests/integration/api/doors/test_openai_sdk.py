@@ -200,6 +200,28 @@ async def test_outputs_with_the_whole_history_find_the_run_that_waits_and_else_b
     assert await api.count("threads") == threads + 1
 
 
+async def test_a_history_with_the_items_of_a_conversation_continues_it_and_a_changed_one_does_not(
+    api: Api, worker: ManualWorker, client: AsyncOpenAI
+) -> None:
+    history: Any = [{"role": "user", "content": "one"}]
+    runs: list[str] = []
+    for text in ("two", "three"):
+        response = await client.responses.create(model="nova", input=history, background=True)
+        runs.append(run_of(response))
+        await worker.play(await thread_of(api, runs[-1]), f"before {text}")
+        output = (await document(api, response.id))["output"]
+        history = [*history, *output, {"role": "user", "content": text}]
+    assert await thread_of(api, runs[0]) == await thread_of(api, runs[1])
+    again = await client.responses.create(model="nova", input=history[:3], background=True)
+    assert await thread_of(api, run_of(again)) != await thread_of(api, runs[0])
+    forks = (await api.http.get("/v1/threads", params={"forked_from": await thread_of(api, runs[0])})).json()["items"]
+    assert [thread["id"] for thread in forks] == [await thread_of(api, run_of(again))]
+    changed: Any = [{"role": "user", "content": "another"}, *history[1:]]
+    other = await client.responses.create(model="nova", input=changed, background=True)
+    assert other.previous_response_id is None
+    assert other.model_dump()["store"] is False
+
+
 @proves("doors.openai-questions")
 async def test_a_response_ends_with_a_question_and_the_next_message_answers_it(
     api: Api, worker: ManualWorker, client: AsyncOpenAI
