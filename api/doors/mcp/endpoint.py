@@ -54,10 +54,8 @@ class McpEndpoint:
         manager = StreamableHTTPSessionManager(
             self._server, stateless=True, max_request_body_size=settings.api.max_body_bytes
         )
-        # Blanks around a value are none of it, but the server's parser keeps those at its end.
-        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         async with manager.run():
-            await manager.handle_request({**scope, "headers": headers}, _again(body, receive), send)
+            await manager.handle_request(scope, _again(body, receive), send)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -152,6 +152,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= _MAX_PIPELINED:
             self._fail(MalformedHttp(f"More than {_MAX_PIPELINED} requests came before the answer to the first."))
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Blanks around a value are none of it; the parser leaves those at its end."""
+        super().on_header(name, value.rstrip(b" \t"))
+
     def on_headers_complete(self) -> None:
         """Let the application have the request."""
         self._in_head = False

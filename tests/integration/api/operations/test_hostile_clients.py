@@ -117,6 +117,13 @@ async def test_a_request_without_a_key_is_refused_before_its_body_is_sent(api: A
     assert status == 401
 
 
+async def test_blanks_after_a_header_are_none_of_its_value(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        head = _head(api, "GET", "/v1/whoami", host="localhost \t", authorization=f"Bearer {api.tenant.key} \t ")
+        writer.write(head)
+        assert int((await reader.readline()).split()[1]) == 200
+
+
 async def test_the_rest_of_a_body_that_is_not_read_does_not_keep_its_connection(api: Api) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(_head(api, key=False, content_length="1000000"))
