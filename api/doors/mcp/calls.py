@@ -1,5 +1,6 @@
 """Calls of tools: of an agent's, and of those that look after runs."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
@@ -34,6 +35,8 @@ DEFAULT_WAIT_S = 50.0
 """Less than the 60 s after which clients end a call of which they heard nothing."""
 
 MAX_LISTED = 100
+
+_STATE = re.compile(r"(run_[0-9A-Z]{26}):[0-9]{1,9}", re.ASCII)
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 _WaitS = Annotated[
@@ -138,7 +141,9 @@ async def _ask(context: Context, agent_id: str, params: CallToolRequestParams) -
         return {"resultType": "task"} | task_of(run)
     run = await _settled(context, runs, run, given.wait_s)
     if takes_questions(context) and open_questions(run):
-        return {"resultType": "input_required", "inputRequests": input_requests(run), "requestState": run.id}
+        # The round tells a client that it is asked anew. It says nothing: answers name their waits.
+        state = f"{run.id}:{run.attempt}"
+        return {"resultType": "input_required", "inputRequests": input_requests(run), "requestState": state}
     return await _result(runs, run)
 
 
@@ -148,8 +153,9 @@ async def _resumed(runs: Runs, agent_id: str, params: CallToolRequestParams) -> 
     Raises:
         MCPError: The state that it returned is none of this tool.
     """
+    state = _STATE.fullmatch(params.request_state or "")
     try:
-        run = await runs.get(params.request_state or "")
+        run = None if state is None else await runs.get(state[1])
     except NotFound:
         run = None
     if run is None or run.agent_id != agent_id:

@@ -19,6 +19,7 @@ from typing import Any, Final
 import httpx2
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.waits.sql.suspend import NewWait
@@ -32,6 +33,11 @@ FIXTURES: Final = (
     "protocol_error_job",
     "slow_compute",
     "test_error_handling",
+    "test_input_required_result_capabilities",
+    "test_input_required_result_elicitation",
+    "test_input_required_result_multi_round",
+    "test_input_required_result_request_state",
+    "test_input_required_result_tampered_state",
     "test_simple_text",
 )
 """Tools of the suite that an agent stands for: its message says which, with the arguments."""
@@ -117,12 +123,15 @@ async def play_fixtures(http: httpx2.AsyncClient, worker: ManualWorker) -> None:
 async def _play(http: httpx2.AsyncClient, worker: ManualWorker, run: dict[str, Any]) -> None:
     told = json.loads(run["message"][0]["text"])
     turn = await worker.claim(run["thread_id"])
-    if run["attempt"] > 0:
+    rounds = 2 if told["fixture"] == "test_input_required_result_multi_round" else 1
+    if run["attempt"] >= rounds:
         await turn.finish("Done as you said.")
         return
     match told["fixture"]:
-        case "confirm_delete":
-            await turn.suspend("", NewWait("call_0", AskUser(question="Delete it?")))
+        case str(name) if name == "confirm_delete" or name.startswith("test_input_required"):
+            turn.step, turn.seq = run["attempt"], 1 + 2 * run["attempt"]
+            await turn.suspend("", NewWait(f"call_{run['attempt']}", AskUser(question="Delete it?")))
+            await turn.emit(live.Waiting(kind="user", question="Delete it?"))
         case "multi_input":
             waits = [NewWait(f"call_{at}", AskUser(question=f"Question {at}?")) for at in range(2)]
             await turn.suspend("", *waits)
@@ -152,6 +161,13 @@ async def run_client_scenario(suite: Path, scenario: str, folder: Path) -> Mappi
     """Run a scenario for clients with the one of workers, and return the status of each check by its id."""
     command = f"{sys.executable} -m tests.support.servers.mcp_conformance_client"
     return await _run(suite, folder, scenario, "client", "--command", command)
+
+
+async def list_scenarios(suite: Path, side: str) -> set[str]:
+    """Return the names of all scenarios for servers, or for clients."""
+    process = await asyncio.create_subprocess_exec(str(suite), "list", f"--{side}", stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    return {line.split()[1] for line in output.decode().splitlines() if line.startswith("  - ")}
 
 
 async def _run(suite: Path, folder: Path, scenario: str, *arguments: str) -> Mapping[str, str]:

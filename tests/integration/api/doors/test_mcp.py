@@ -68,7 +68,7 @@ async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api
     await turn.emit(live.Waiting(kind="user", question="Which colour?", options=("red", "blue")))
     asked = (await calling).result
     assert asked["resultType"] == "input_required"
-    assert asked["requestState"] == turn.claim.run_id
+    assert asked["requestState"].startswith(f"{turn.claim.run_id}:")
     [wait_id] = asked["inputRequests"]
     again = {
         "name": "ask_nova",
