@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +27,7 @@ from nova_workers.contracts.http.wire import AgentCreate
 from tests.integration.cli.editors.editor import TestEditor
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
+from tests.support.servers.installed_programs import ACP_CLIENT, why_no_acp_client
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fleet
@@ -227,3 +230,43 @@ async def test_the_command_serves_an_editor(fleet: Fleet, tmp_path: Path) -> Non
         assert about.agent_info is not None
         assert about.agent_info.title == "Nova"
         assert process.returncode is None
+
+
+_NO_CLIENT = why_no_acp_client()
+
+
+@pytest.mark.skipif(_NO_CLIENT is not None, reason=_NO_CLIENT or "")
+@proves("doors.acp")
+async def test_the_typescript_sdk_accepts_all_that_an_editor_gets(fleet: Fleet, tmp_path: Path, script: Script) -> None:
+    file = tmp_path / "a.txt"
+    await asyncio.to_thread(file.write_text, "one")
+    call = {
+        "name": "editor_edit_file",
+        "input": {"path": "a.txt", "old_text": "one", "new_text": "two"},
+        "id": "c_edit",
+    }
+    asked = {
+        "command": [sys.executable, "-m", "nova_workers.cli", "acp"],
+        "cwd": str(tmp_path),
+        "prompt": script({"think": "Hm", "say": "Look. ", "tool": call}, {"say": "Done."}),
+    }
+    env = {
+        **os.environ,
+        "NOVA_API_URL": fleet.api_url,
+        "NOVA_API_KEY": fleet.api_key,
+        "NOVA_HOME": str(tmp_path / "home"),
+    }
+    done = await asyncio.to_thread(
+        subprocess.run, ["node", ACP_CLIENT, json.dumps(asked)], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["answer"]["stopReason"], seen["permissions"]) == ("end_turn", [f"editor_edit_file {file}"])
+    assert await asyncio.to_thread(file.read_text) == "two"
+    assert len(seen["sessions"]) == 1
+    kinds = [update["sessionUpdate"] for update in seen["replayed"]]
+    assert kinds[:4] == ["user_message_chunk", "agent_thought_chunk", "agent_message_chunk", "tool_call"]
+    text = "".join(
+        update["content"]["text"] for update in seen["replayed"] if update["sessionUpdate"] == "agent_message_chunk"
+    )
+    assert text == "Look. Done."
