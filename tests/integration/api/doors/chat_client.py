@@ -30,8 +30,8 @@ class ChatDoor:
         """Return a request for each path."""
         texts = {"model": "all-MiniLM-L6-v2-onnx-int8", "input": "hello"}
         return (
-            self.message(),
             DoorRequest("GET", f"{_COMPLETIONS}/{self.name_of(run_id)}"),
+            self.message(),
             DoorRequest("POST", "/openai/v1/embeddings", texts),
         )
 
