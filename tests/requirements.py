@@ -36,6 +36,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # suspend
     "suspend.holds-nothing": "A run that waits holds no slot, no lock and no lease, and keeps its thread.",
     "suspend.answer": "The first answer is the tool's result; a later one is refused.",
+    "doors.contract": "Each door keeps keys, scopes, tenants, limits and request ids, and refuses in its own form.",
+    "doors.resume": "A follower that is cut off anywhere and resumes has each item once, also without live events.",
+    "doors.continue": "A message after a run follows in its thread or a fork, in one transaction; none is left empty.",
+    "doors.chaos": "Clients of doors have their one run's answer, whole and nothing twice, whatever fails.",
     "doors.acp": "An agent works in an editor by ACP, with its files, terminal and servers; a session outlives it.",
     "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
     "doors.ag-ui": "A run of AG-UI is a part of a run: the same `runId` gets it from its beginning, from any process.",

@@ -23,6 +23,8 @@ from .items import (
     ReasoningItem,
     ToolCallItem,
     call_item_id,
+    closed_with,
+    done_with,
     is_behind,
     items_of,
     message_id,
@@ -51,11 +53,16 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """The next piece of the text of a message or of reasoning that began."""
+    """The next piece of the text of a message or of reasoning that began.
+
+    Attributes:
+        cursor: A follower that has it resumes here; None for what the ledger added to the live text.
+    """
 
     item_id: str
     kind: ItemKind
     text: str
+    cursor: EventCursor | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,8 @@ class ItemFeed:
         self._torn: dict[str, TextKind] = {}
         """Texts of the step in whose middle the follower came, of which it may have the beginning."""
         self._torn_step = -1
+        self._cursor: EventCursor | None = None
+        """The id of the event that is taken."""
 
     async def resume(self, after: EventCursor) -> tuple[Item, ...]:
         """Continue after an event that the follower has, and return the items that it has."""
@@ -166,7 +175,7 @@ class ItemFeed:
         changes: list[Change] = []
         is_read_due = False
         for live in events:
-            event = live.event
+            event, self._cursor = live.event, live.cursor
             match event["type"]:
                 case "tool_status" if event.get("agent") is None:
                     is_read_due |= self._call(changes, event)
@@ -174,20 +183,24 @@ class ItemFeed:
                     changes.append(StateChanged(event["version"], event.get("patch"), event.get("state")))
                 case "step":
                     # What the step has is read before a later one begins.
-                    changes.extend(await self._commit(event["index"]))
+                    changes.extend(await self._commit())
                     is_read_due = False
                     self._step = max(self._step, event["index"] + 1)
-                case "waiting":
+                case "waiting" | "tool_servers_away":
                     is_read_due = True
                 case "stream_end":
                     changes.extend(await self._end(event, is_last=is_final(live)))
                     is_read_due = False
+                case "stream_start":
+                    self._text(changes, event)
+                    # What an attempt before committed whose worker was lost before it emitted the event after it.
+                    is_read_due |= event["attempt"] > 1
                 case _ if event.get("agent") is None:
                     self._text(changes, event)
                 case _:
                     pass
         if is_read_due:
-            changes.extend(await self._commit(self._step))
+            changes.extend(await self._commit())
         return changes
 
     def _text(self, changes: list[Change], event: JsonObject) -> None:
@@ -208,8 +221,8 @@ class ItemFeed:
     async def _end(self, event: JsonObject, *, is_last: bool) -> list[Change]:
         """Return the changes at the end of the run, or of an attempt."""
         if not is_last:
-            return [*await self._commit(self._step), Paused(event["status"])]
-        committed = await self._commit(None)
+            return [*await self._commit(), Paused(event["status"])]
+        committed = await self._commit(is_last=True)
         return [*committed, *self._void(list(self._open)), *self._void_torn(), Ended(event["status"])]
 
     def _add(self, changes: list[Change], kind: TextKind, text: str) -> None:
@@ -223,9 +236,9 @@ class ItemFeed:
         self._open[item_id].pieces.append(text)
         match changes:
             case [*_, Delta(item_id=last, text=before)] if last == item_id:
-                changes[-1] = Delta(item_id, kind, before + text)
+                changes[-1] = Delta(item_id, kind, before + text, self._cursor)
             case _:
-                changes.append(Delta(item_id, kind, text))
+                changes.append(Delta(item_id, kind, text, self._cursor))
 
     def _replace(self, changes: list[Change], event: JsonObject) -> None:
         """Take the whole text of the open step: what was sent of it stays where it begins the text."""
@@ -256,25 +269,39 @@ class ItemFeed:
             changes.append(Started(item_id, "tool_call", self._step, event["tool_name"], event["tool_call_id"]))
         return True
 
-    async def _commit(self, upto: int | None) -> list[Change]:
-        """Return the changes that the ledger has up to a step and that were not given; None for all."""
+    async def _commit(self, *, is_last: bool = False) -> list[Change]:
+        """Return the changes that the ledger has up to the present event and that were not given; all at the end.
+
+        The ledger may be ahead. What comes with a later event is given with that: so it depends on the event alone
+        what a follower has, and one that resumes after it gets the rest, and nothing twice.
+        """
         first = min((begun.step for begun in self._open.values()), default=self._step)
         turn = await self._read(min(first, self._step - 1) if self._step else None)
         changes: list[Change] = []
         if turn is not None:
             for item in items_of(turn):
                 key = _key(item)
-                if item.step < 0 or key in self._done or (upto is not None and item.step > upto):
+                if item.step < 0 or key in self._done or not (is_last or self._is_due(item, turn)):
                     continue
                 changes.extend(self._finish(item))
                 self._done.add(key)
-            closed = [item_id for item_id, begun in self._open.items() if begun.step < turn.steps]
-            if upto is not None:
-                closed = [item_id for item_id in closed if self._open[item_id].step <= upto]
+            closed = [item_id for item_id, begun in self._open.items() if self._is_closed(begun.step, turn)]
             changes.extend(self._void(closed))
-            if self._torn_step < turn.steps and (upto is None or self._torn_step <= upto):
+            if self._is_closed(self._torn_step, turn):
                 changes.extend(self._void_torn())
         return changes
+
+    def _is_due(self, item: Item, turn: TurnContents) -> bool:
+        """Return whether an item is given with the present event. Where its own is not known, it is as it is read."""
+        event = done_with(item, turn)
+        return item.step < turn.steps if event is None else self._has(event)
+
+    def _is_closed(self, step: int, turn: TurnContents) -> bool:
+        event = closed_with(step, turn)
+        return step < turn.steps and (event is None or self._has(event))
+
+    def _has(self, event: EventCursor) -> bool:
+        return self._cursor is not None and event.key() <= self._cursor.key()
 
     def _finish(self, item: Item) -> Iterable[Change]:
         """Yield the end of an item, after what of its text was not sent."""

@@ -163,22 +163,32 @@ def input_item(run_id: str, content: Sequence[ContentBlock]) -> MessageItem:
 
 
 def is_behind(item: Item, turn: TurnContents, after: EventCursor) -> bool:
-    """Return whether a follower who has the event `after` was given an item whole.
-
-    If that is in doubt the item is given again.
-    """
-    rows = [message for message in turn.messages if _step(message) == item.step]
+    """Return whether a follower who has the event `after` was given an item. Questions are given again."""
     if item.step < 0:
         return True
-    if item.step >= turn.steps:
-        # A step that waits: its text was closed before the waits were sent.
-        told = next((row.event for row in rows if row.kind == "response"), None)
-        waited = {wait.tool_call_id for wait in turn.waits}
-        waits = any(call.step == item.step and call.call_id in waited for call in turn.calls)
-        is_said = isinstance(item, MessageItem | ReasoningItem | ToolCallItem)
-        return waits and is_said and told is not None and told.key() <= after.key()
-    closing = max((row.event for row in rows if row.event is not None), key=EventCursor.key, default=None)
-    return closing is not None and closing.key() <= after.key()
+    done_by = None if isinstance(item, QuestionItem) else done_with(item, turn)
+    return done_by is not None and done_by.key() <= after.key()
+
+
+def done_with(item: Item, turn: TurnContents) -> EventCursor | None:
+    """Return the event with which an item is given; None if none is known.
+
+    A response that calls tools is committed before the event that follows it: with that its text, its calls and what
+    they ask are done. All else of a step is done with the event that closes it.
+    """
+    with_response = isinstance(item, ReasoningItem | ToolCallItem | QuestionItem)
+    if with_response or (isinstance(item, MessageItem) and item.role == "assistant"):
+        rows = [row for row in turn.messages if _step(row) == item.step and row.kind == "response"]
+        return rows[0].event if rows else None
+    return closed_with(item.step, turn)
+
+
+def closed_with(step: int, turn: TurnContents) -> EventCursor | None:
+    """Return the event that closes a step; None if it is open, or none is known."""
+    if step >= turn.steps:
+        return None
+    events = [row.event for row in turn.messages if _step(row) == step and row.event is not None]
+    return max(events, key=EventCursor.key, default=None)
 
 
 def _said(turn: TurnContents, owner: str, message: StoredMessage) -> MessageItem:

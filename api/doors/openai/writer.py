@@ -74,6 +74,8 @@ class ResponseWriter:
         self._asked_step: int | None = None
         """The step that ends the response by asking."""
         self._events: list[tuple[str, JsonObject]] = []
+        self._numbered: dict[int, EventCursor | None] = {}
+        """The cursors of pieces of text, by how many events there were with them."""
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
         """Return the first events; none to a client that resumes."""
@@ -97,10 +99,11 @@ class ResponseWriter:
             match change:
                 case Started():
                     self._start(change)
-                case Delta(item_id, kind, text) if item_id in self._index:
+                case Delta(item_id, kind, text, at) if item_id in self._index:
                     self._texts[item_id].append(text)
                     name = "output_text" if kind == "message" else "reasoning_summary_text"
                     self._add(f"response.{name}.delta", **self._part(item_id, kind), delta=text, **_LOGPROBS[kind])
+                    self._numbered[len(self._events)] = at
                 case Voided(item_id):
                     self._void(item_id)
                 case Done(item) if item.step >= self._response.first_step:
@@ -234,18 +237,25 @@ class ResponseWriter:
         self._events.append((kind, fields))
 
     def _frames(self, cursor: EventCursor | None) -> bytes:
-        """Return the events that were added. The last has the cursor's number; before it, a client gets all again."""
+        """Return the events that were added.
+
+        The last has the cursor's number, and a piece of text its own: whatever flushes a client is sent when it
+        resumes, it is given no piece twice.
+        """
         frames: list[bytes] = []
         for at, (kind, fields) in enumerate(self._events):
             self._used = min(self._used + 1, _PLACES)
             number = self._base + self._used
-            if cursor is not None and at == len(self._events) - 1:
-                number = number_of(cursor)
+            own = cursor if at == len(self._events) - 1 else self._numbered.get(at + 1)
+            if own is not None:
+                number = number_of(own)
+                self._base, self._used = number, 0
             body = orjson.dumps({"type": kind, "sequence_number": number, **fields})
             frames.append(b"event: %s\ndata: %s\n\n" % (kind.encode(), body))
         if cursor is not None:
             self._base, self._used = number_of(cursor), 0
         self._events.clear()
+        self._numbered.clear()
         return b"".join(frames)
 
 

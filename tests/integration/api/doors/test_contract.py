@@ -20,6 +20,7 @@ from tests.integration.api.doors.door_clients import DoorClient
 from tests.integration.api.doors.every_door import each_door
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.api.shared_servers import SharedServers
+from tests.requirements import proves
 
 NO_RUN = "run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 QUESTION = NewWait("call_0", AskUser(question="Which colour?"))
@@ -35,6 +36,7 @@ async def sent(api: Api, door: DoorClient, text: str = "hello", request_id: str 
     return await door.run_id_of(api.http, await door.post(api.http, door.message(text, request_id=request_id)))
 
 
+@proves("doors.contract")
 @each_door()
 async def test_a_message_through_a_door_is_a_run_that_every_reader_sees(
     api: Api, worker: ManualWorker, door: DoorClient

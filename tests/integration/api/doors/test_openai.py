@@ -68,15 +68,32 @@ async def test_a_stream_has_the_text_in_pieces_and_ends_with_the_whole_response(
     assert numbers == sorted(set(numbers))
 
 
+def pieces(given: list[dict[str, Any]]) -> str:
+    """Return the pieces of text that events have."""
+    return "".join(event["delta"] for event in given if event["type"] == "response.output_text.delta")
+
+
 async def test_a_client_that_resumes_after_a_number_misses_nothing_also_once_redis_is_empty(
     api: Api, worker: ManualWorker, shared: SharedServers
 ) -> None:
     run_id = DOOR.run_of(await DOOR.send(api.http))
     turn = await worker.claim(await thread_of(api, run_id))
-    await turn.emit(live.Token(text="Hello"))
+    # While the run goes on, its pieces come in other flushes than later.
+    following = asyncio.create_task(events(api, DOOR.name_of(run_id)))
+    await turn.emit(live.Token(text="Hel"))
+    await turn.emit(live.Token(text="lo"))
     await turn.finish("Hello")
+    flushed = await following
+    for number in [event["sequence_number"] for event in flushed][:-1]:
+        rest = await events(api, DOOR.name_of(run_id), after=number)
+        had = [event for event in flushed if event["sequence_number"] <= number]
+        assert pieces([*had, *rest]) == "Hello", number
     whole = await events(api, DOOR.name_of(run_id))
     numbers = [event["sequence_number"] for event in whole]
+    for number in numbers[:-1]:
+        rest = await events(api, DOOR.name_of(run_id), after=number)
+        had = [event for event in whole if event["sequence_number"] <= number]
+        assert pieces([*had, *rest]) == "Hello", number
     for number in numbers[:-1]:
         rest = await events(api, DOOR.name_of(run_id), after=number)
         missed = [event for event in whole if event["sequence_number"] > max(number, 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,22 +14,26 @@ from starlette.types import Message
 
 from api.auth import Caller
 from api.doors.feed import Change, Delta, Done, Ended, Paused, Started, Voided
-from api.doors.items import FileItem, Item, MessageItem, QuestionItem, ToolCallItem, ToolResultItem
+from api.doors.items import FileItem, Item, MessageItem, QuestionItem, ToolCallItem, ToolResultItem, input_id
 from api.doors.service import Door
 from nova_workers.base.errors import Conflict, InvalidInput, NotFound
 from nova_workers.base.keys import run_events
 from nova_workers.contracts import events as live
+from nova_workers.contracts.content import Message as Said
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.contracts.steps import ToolCall
 from nova_workers.contracts.waits import AskUser, RunAnswer
 from nova_workers.domain.files.sql import add_file
+from nova_workers.domain.runs.sql.journal import commit_calls
 from nova_workers.domain.runs.sql.reads import RunState
 from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
+from tests.requirements import proves
 
 
 class Notes:
@@ -146,6 +151,7 @@ async def test_the_items_of_a_run_that_has_not_begun_are_its_message(own_api: Ap
     assert (item.role, item.text) == ("user", "hello")
 
 
+@proves("doors.continue")
 async def test_a_message_after_a_run_follows_in_its_thread_or_in_a_fork_and_a_refusal_leaves_none(
     own_api: Api, own_worker: ManualWorker
 ) -> None:
@@ -217,6 +223,7 @@ class Kept:
                     pass
 
 
+@proves("doors.resume")
 async def test_a_follower_that_is_cut_off_anywhere_and_resumes_has_each_item_once(
     own_api: Api, own_worker: ManualWorker, redis: Redis
 ) -> None:
@@ -238,21 +245,50 @@ async def test_a_follower_that_is_cut_off_anywhere_and_resumes_has_each_item_onc
         await again.emit(live.Token(text=text))
     await again.finish("Found it.")
     whole = await following
-    ledger = list(await door.items(begun.run_id))[1:]
     assert len(whole.writes) > 6
-
-    async def check() -> None:
-        """Cut the follower off after each of its writes, and let it resume."""
-        for cut in range(len(whole.writes)):
-            kept = Kept()
-            for changes, _ in whole.writes[:cut]:
-                kept.take(changes)
-            after = whole.writes[cut - 1][1] if cut else None
-            rest = await followed(door, begun.run_id, after, through_pauses=True)
-            for changes, _ in rest.writes:
-                kept.take(changes)
-            assert (list(kept.done.values()), kept.open, kept.is_over) == (ledger, {}, True), cut
-
-    await check()
+    await check_cuts(door, begun.run_id, whole)
     await redis.delete(run_events(begun.run_id))
-    await check()
+    await check_cuts(door, begun.run_id, whole)
+
+
+async def check_cuts(door: Door, run_id: str, whole: Notes) -> None:
+    """Cut a follower off after each of its writes, let it resume, and compare what it has with the ledger."""
+    ledger = sorted((item.id for item in await door.items(run_id)), key=str)
+    for cut in range(len(whole.writes)):
+        kept = Kept()
+        for changes, _ in whole.writes[:cut]:
+            kept.take(changes)
+        after = whole.writes[cut - 1][1] if cut else None
+        rest = await followed(door, run_id, after, through_pauses=True)
+        for changes, _ in rest.writes:
+            kept.take(changes)
+        has = sorted([input_id(run_id), *(item.id for item in kept.done.values())], key=str)
+        assert (has, kept.open, kept.is_over) == (ledger, {}, True), cut
+
+
+@proves("doors.resume")
+async def test_a_response_with_calls_is_given_once_also_if_its_worker_is_lost_before_it_emits_more(
+    own_api: Api, own_worker: ManualWorker, redis: Redis
+) -> None:
+    door = door_of(own_api)
+    begun = await door.submit(StatelessRunCreate(message="hello", agent_id="nova"))
+    following = asyncio.create_task(followed(door, begun.run_id, through_pauses=True))
+    turn = await own_worker.claim(begun.thread_id)
+    await turn.emit(live.Token(text="Loo"))
+    call = ToolCall("toolu_1", "look", {"at": 1}, 0, 0)
+    content = (text_block("Looking."), {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": 1}})
+    said = StepRecord(0, (Said("assistant", content),), tool_calls=(call,), model="scripted")
+    async with own_worker.database.connection() as connection:
+        event_id = str(turn.events.upcoming())
+        await commit_calls(connection, begun.run_id, turn.claim.fence, said, seq=1, event_id=event_id)
+    await turn.requeue()
+    again = await own_worker.claim(begun.thread_id)
+    again.step, again.seq = 0, 1
+    await again.emit(live.ToolStatus(tool_call_id="toolu_1", tool_name="look", status="started", summary=""))
+    await again.emit(live.ToolStatus(tool_call_id="toolu_1", tool_name="look", status="completed", summary=""))
+    await again.commit("Looking.", replace(call, status="completed", result=(text_block("done"),)))
+    await again.emit(live.Token(text="Found."))
+    await again.finish("Found.")
+    await check_cuts(door, begun.run_id, await following)
+    await redis.delete(run_events(begun.run_id))
+    await check_cuts(door, begun.run_id, await followed(door, begun.run_id, through_pauses=True))
