@@ -104,6 +104,23 @@ class Event:
 
 
 @dataclass(frozen=True)
+class DoorReading:
+    """What a client of a door has in the end of a message that it sent.
+
+    status: As its protocol says it; ``missing`` without an answer.
+    twice: What it was given twice, or not in order.
+    """
+
+    at: float
+    door: str
+    key: str
+    run: str
+    status: str
+    text: str
+    twice: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
 class ToolRun:
     """An execution of a tool that is not idempotent, recorded by the tool's server as it begins."""
 
@@ -204,6 +221,7 @@ class History:
     submissions: list[Submission] = field(default_factory=list[Submission])
     acks: list[Ack] = field(default_factory=list[Ack])
     events: list[Event] = field(default_factory=list[Event])
+    doors: list[DoorReading] = field(default_factory=list[DoorReading])
     tools: list[ToolRun] = field(default_factory=list[ToolRun])
     guests: list[Guest] = field(default_factory=list[Guest])
     guest_tools: list[ToolRun] = field(default_factory=list[ToolRun])
@@ -227,6 +245,7 @@ class History:
             submissions=list(_of(entries, "submission", Submission)),
             acks=list(_of(entries, "ack", Ack)),
             events=list(_of(entries, "event", Event)),
+            doors=list(_of(entries, "door", DoorReading)),
             tools=list(_of(entries, "tool", ToolRun)),
             guests=list(_of(entries, "guest", Guest)),
             guest_tools=list(_of(entries, "guest_tool", ToolRun)),

@@ -27,7 +27,7 @@ def home() -> Iterator[Path]:
         yield Path(folder)
 
 
-@proves("recover.mix")
+@proves("recover.mix", "doors.chaos")
 async def test_a_fleet_keeps_every_promise_under_random_faults(home: Path) -> None:
     pace = Pace(conversations=3, gap_s=2.0, guest_gaps=4.0, has_poison=False)
     outcome = await Campaign(home, _SEED, Leases.short(), pace).mix(_SECONDS, brief())
@@ -35,3 +35,4 @@ async def test_a_fleet_keeps_every_promise_under_random_faults(home: Path) -> No
     assert outcome.history.faults
     assert not any(fault.failed for fault in outcome.history.faults), report(outcome)
     assert outcome.history.runs_by_key()
+    assert {reading.door for reading in outcome.history.doors} == {"openai-stream", "openai-wait", "mcp-task"}

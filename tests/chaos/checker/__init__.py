@@ -9,6 +9,7 @@ from tests.chaos.checker import (
     afterwards,
     answers,
     bounds,
+    doors,
     guests,
     once,
     order,
@@ -25,7 +26,7 @@ from tests.chaos.history import History
 
 __all__ = ["INVARIANTS", "GuestRows", "Ledger", "Violation", "load", "load_guests", "violations"]
 
-_CHECKS = (outcomes, answers, order, bounds, afterwards, tools, streams, steering, service, once)
+_CHECKS = (outcomes, answers, order, bounds, afterwards, tools, streams, doors, steering, service, once)
 
 
 def violations(history: History, ledger: Ledger, of_guests: GuestRows | None = None) -> list[Violation]:

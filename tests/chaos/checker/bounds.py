@@ -78,7 +78,7 @@ def _followers(history: History, ledger: Ledger) -> Iterator[Violation]:
             ends.setdefault(event.run, event)
     followed_since: dict[str, float] = {}
     for ack in history.acks:
-        if ack.key is not None and ack.run is not None:
+        if ack.key is not None and ack.run is not None and ack.path.startswith("/v1/"):
             followed_since.setdefault(ack.run, ack.at)
     for run_id, since in followed_since.items():
         run, end = runs.get(run_id), ends.get(run_id)

@@ -14,10 +14,11 @@ from pathlib import Path
 from tests.chaos.checker import GuestRows, Ledger, Violation, load, load_guests, violations
 from tests.chaos.history import History, Recorder
 from tests.chaos.runner.client import RecordingClient
+from tests.chaos.runner.door_clients import DoorClients
 from tests.chaos.runner.fleet import ChaosFleet, Leases
 from tests.chaos.runner.guests import Guests
 from tests.chaos.runner.scenarios import SCENARIOS, Scenario, Stage
-from tests.chaos.runner.workload import Pace, Workload
+from tests.chaos.runner.workload import AGENT, Pace, Workload
 
 _WARM_UP_S = 3.0
 _TWO_AT_ONCE = 0.25
@@ -108,8 +109,17 @@ class Campaign:
                         gaps=self._pace.guest_gaps,
                         has_poison=self._pace.has_poison,
                     )
+                    doors = DoorClients(
+                        fleet.api_urls,
+                        fleet.api_key,
+                        AGENT,
+                        recorder,
+                        random.Random(self._seed + 4),
+                        gap_s=self._pace.door_gap_s,
+                    )
                     await workload.start()
                     await guests.start()
+                    doors.start()
                     _say("the fleet is up, and clients work with it")
                     await asyncio.sleep(_WARM_UP_S)
                     yield Stage(fleet, self._rng), recorder
@@ -118,6 +128,7 @@ class Campaign:
                     _say("every fault is removed; clients stop")
                     await guests.stop()
                     await workload.stop(time.time(), self._patience_s())
+                    await doors.stop(self._patience_s())
                     await self._settle(fleet)
                     await guests.close()
                     recorder.write("settled")

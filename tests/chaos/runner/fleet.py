@@ -270,6 +270,7 @@ class ChaosFleet:
             # The recording client is one key from one address.
             "NOVA_API__REQUESTS_PER_S_PER_KEY": "2000",
             "NOVA_API__REQUESTS_PER_S_PER_ADDRESS": "2000",
+            "NOVA_DOORS": json.dumps(["openai", "mcp"]),
             **self.leases.env,
         }
         if role == "worker":

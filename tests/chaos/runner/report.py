@@ -58,6 +58,7 @@ def _counts(outcome: Outcome) -> list[str]:
         ("requests", len(history.acks)),
         ("answered", answered),
         ("messages accepted", len(history.runs_by_key())),
+        ("read through doors", len(history.doors)),
         ("events received", len(history.events)),
         ("tool executions", len(history.tools)),
         ("webhooks received", len(history.hooks)),

@@ -31,6 +31,7 @@ class Pace:
         conversations: At the same time.
         open_runs: Most of one conversation.
         gap_s: Mean time between two messages of one conversation.
+        door_gap_s: Likewise of a client of a door.
         guest_gaps: Factor of the times between what the second tenant does.
         has_poison: Whether it sends runs that end their process.
     """
@@ -39,6 +40,7 @@ class Pace:
     open_runs: int = 3
     gap_s: float = 1.5
     runs_per_thread: int = 8
+    door_gap_s: float = 3.0
     guest_gaps: float = 1.0
     has_poison: bool = True
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.checker import INVARIANTS, violations
 from tests.chaos.checker.ledger import Attempt, Call, Wait
-from tests.chaos.history import Ack, Exit, Fault, History, Hook, Once, Recorder, Submission, ToolRun
+from tests.chaos.history import Ack, DoorReading, Exit, Fault, History, Hook, Once, Recorder, Submission, ToolRun
 from tests.unit.chaos.good_record import (
     LATER,
     PLANNED,
@@ -118,6 +118,18 @@ LOST_HISTORY: list[tuple[str, str, HistoryChange]] = [
         "I7",
         "cursor_from_the_future",
         added("acks", Ack(second(9), "/events", status=400, code="cursor_from_the_future")),
+    ),
+    ("I4", "has no answer", added("doors", DoorReading(second(30), "openai-wait", "key-9", "", "missing", ""))),
+    ("I1", "the run of", added("doors", DoorReading(second(30), "mcp-task", "key-9", "run_9", "completed", ""))),
+    ("I1", "got failed, the ledger", added("doors", DoorReading(second(30), "mcp-task", "k", LATER, "failed", ""))),
+    ("I7", "another text", added("doors", DoorReading(second(30), "openai-wait", "k", LATER, "completed", "n3.0.0 "))),
+    (
+        "I7",
+        "was done twice",
+        added(
+            "doors",
+            DoorReading(second(30), "openai-stream", "k", LATER, "completed", "n3.0.0 n3.0.1 ", ["a was done twice"]),
+        ),
     ),
     ("I9", "ended by itself", rows("exits", 0, asked=False)),
     ("I9", "was answered with 500", added("acks", Ack(second(9), "/v1/runs", status=500, code="internal_error"))),
