@@ -218,7 +218,7 @@ class Door:
         async with self.state.services.database.connection() as connection:
             return await create_thread(connection, self.caller.tenant_id, agent_id, metadata=metadata)
 
-    async def recorded(self, run_id: str) -> RecordedRun:
+    async def recorded(self, run_id: str, *, with_items: bool = True) -> RecordedRun:
         """Return a run with what the ledger has of it, by one connection.
 
         Raises:
@@ -228,7 +228,8 @@ class Door:
         async with self.state.services.database.connection() as connection:
             facts = await get_run_facts(connection, tenant_id, run_id)
             run = await get_run(connection, tenant_id, run_id)
-            return RecordedRun(run, facts, await _items_of_run(connection, tenant_id, run_id))
+            items = await _items_of_run(connection, tenant_id, run_id) if with_items else ()
+            return RecordedRun(run, facts, items)
 
     async def thread(self, thread_id: str) -> ThreadView:
         """Return a conversation.

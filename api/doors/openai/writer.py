@@ -85,7 +85,8 @@ class ResponseWriter:
                 self._place(item.id)
         if self._is_resumed:
             return b""
-        document = response_document(self._response, await self._door.recorded(run.run_id), is_begun=True)
+        found = await self._door.recorded(run.run_id, with_items=self._response.first_step > 0)
+        document = response_document(self._response, found, is_begun=True)
         self._add("response.created", response=document)
         self._add("response.in_progress", response=document)
         return self._frames(None)

@@ -14,6 +14,7 @@ from tests.integration.api.doors.door_clients import TEXT, Ability, DoorEvent, D
 
 _CODES: Final[Mapping[str, str]] = {"invalid_api_key": "unauthenticated", "rate_limit_exceeded": "rate_limited"}
 _RESPONSES: Final = "/openai/v1/responses"
+_NO_CONVERSATION: Final = "/openai/v1/conversations/conv_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class OpenAIDoor:
             DoorRequest("GET", f"{response}?stream=true"),
             DoorRequest("GET", f"{response}/input_items"),
             DoorRequest("POST", f"{response}/cancel"),
+            DoorRequest("DELETE", response),
+            DoorRequest("POST", f"{_RESPONSES}/compact", {"model": "nova", "input": "hello"}),
+            DoorRequest("POST", "/openai/v1/conversations", {}),
+            DoorRequest("GET", _NO_CONVERSATION),
+            DoorRequest("GET", f"{_NO_CONVERSATION}/items"),
+            DoorRequest("DELETE", _NO_CONVERSATION),
         )
 
     def message(

@@ -8,6 +8,7 @@ from typing import Any
 from unittest import mock
 
 import openai
+import orjson
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.responses import Response
@@ -21,7 +22,7 @@ from tests.integration.api.conftest import Api, served
 from tests.integration.api.doors.every_door import DOORS
 from tests.integration.api.doors.openai_shapes import check_events, check_item, check_response
 from tests.integration.api.doors.test_contract import thread_of
-from tests.integration.api.manual_worker import ManualWorker, Turn
+from tests.integration.api.manual_worker import ManualWorker, Tenant, Turn
 from tests.integration.api.shared_servers import SharedServers
 from tests.requirements import proves
 from tests.support.waiting import until
@@ -278,6 +279,57 @@ async def test_the_sdk_parses_an_answer_by_its_schema(api: Api, worker: ManualWo
     assert response.text is not None
     assert response.text.format is not None
     assert response.text.format.type == "json_schema"
+
+
+async def test_what_another_tenant_has_cannot_be_told_from_what_is_not_there(
+    api: Api, worker: ManualWorker, client: AsyncOpenAI, other_tenant: Tenant
+) -> None:
+    response, turn = await begun(api, worker, client, tools=[WEATHER])
+    approval = AskApproval(tool_name="send_mail", params={}, reason="a rule")
+    await ask(turn, CallClientTool(tool_name="get_weather", params={}), approval)
+    assert response.conversation is not None
+    call, request = (await document(api, response.id))["output"]
+    nothing = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    ulid, conversation = response.id.removeprefix("resp_"), response.conversation.id
+    output = {"type": "function_call_output", "call_id": call["call_id"], "output": "x"}
+    decision = {"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": True}
+    hello = {"role": "user", "content": "hello"}
+    bodies: list[dict[str, Any]] = [
+        {"input": [output]},
+        {"input": [decision]},
+        {"input": [{"type": "item_reference", "id": f"msg_{ulid}_in"}, hello]},
+        {"input": "hello", "previous_response_id": response.id},
+        {"input": "hello", "conversation": conversation},
+    ]
+    paths = [
+        ("GET", f"/responses/{response.id}"),
+        ("GET", f"/responses/{response.id}?stream=true"),
+        ("GET", f"/responses/{response.id}/input_items"),
+        ("POST", f"/responses/{response.id}/cancel"),
+        ("DELETE", f"/responses/{response.id}"),
+        ("GET", f"/conversations/{conversation}"),
+        ("GET", f"/conversations/{conversation}/items"),
+        ("DELETE", f"/conversations/{conversation}"),
+    ]
+    requests: list[tuple[str, str, Any]] = [
+        *(("POST", "/responses", {"model": "nova", **body}) for body in bodies),
+        *((method, path, None) for method, path in paths),
+    ]
+    async with api.client(other_tenant.key) as stranger:
+        for method, path, body in requests:
+            wire = orjson.dumps(body).decode()
+            answers = [
+                await stranger.request(method, f"/openai/v1{path}", json=body),
+                await stranger.request(
+                    method,
+                    f"/openai/v1{path}".replace(ulid, nothing).replace(conversation, f"conv_{nothing}"),
+                    json=orjson.loads(wire.replace(ulid, nothing).replace(conversation, f"conv_{nothing}")),
+                ),
+            ]
+            assert [answer.status_code for answer in answers] == [404, 404], (method, path, body, answers[0].text)
+            errors = [answer.json()["error"] for answer in answers]
+            assert errors[0]["code"] == errors[1]["code"]
+    assert (await api.http.get(f"/v1/runs/{run_of(response)}")).json()["status"] == "waiting"
 
 
 async def test_errors_have_the_class_that_the_sdk_gives_their_status(api: Api, client: AsyncOpenAI) -> None:
