@@ -316,7 +316,9 @@ class Door:
             )
         return embedder
 
-    async def with_past(self, agent_id: str, messages: Sequence[PastMessage], *, ephemeral: bool) -> MakeThread:
+    async def with_past(
+        self, agent_id: str, messages: Sequence[PastMessage], *, ephemeral: bool = False, label: str | None = None
+    ) -> MakeThread:
         """Return the maker of a thread that begins with the messages of a conversation that the client keeps.
 
         Raises:
@@ -333,7 +335,7 @@ class Door:
         turns = await asyncio.to_thread(check)
 
         async def make(connection: Connection) -> str:
-            thread = await create_thread(connection, tenant_id, agent_id, ephemeral=ephemeral)
+            thread = await create_thread(connection, tenant_id, agent_id, label=label, ephemeral=ephemeral)
             await import_turns(connection, tenant_id, thread.id, thread.agent_id, turns, embed=False)
             return thread.id
 
@@ -345,16 +347,26 @@ class Door:
             found = await list_threads(connection, self.caller.tenant_id, label=label, limit=1)
         return found[0] if found else None
 
-    async def make_thread(self, agent_id: str, *, label: str) -> ThreadView:
+    async def make_thread(self, agent_id: str, *, label: str, past: Sequence[PastMessage] = ()) -> ThreadView:
         """Make a thread with a label, or return the one that a concurrent request made.
+
+        Args:
+            agent_id: The agent that the thread is of.
+            label: No other thread of the tenant has it.
+            past: Messages of a conversation that took place elsewhere, with which it begins.
 
         Raises:
             NotFound: No such agent in this tenant.
             Gone: It was renamed.
+            InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
         """
+        tenant_id = self.caller.tenant_id
+        make = await self.with_past(agent_id, past, label=label) if past else None
         try:
-            async with self.state.services.database.connection() as connection:
-                return await create_thread(connection, self.caller.tenant_id, agent_id, label=label)
+            async with self.state.services.database.transaction() as connection:
+                if make is not None:
+                    return await get_thread(connection, tenant_id, await make(connection))
+                return await create_thread(connection, tenant_id, agent_id, label=label)
         except Conflict:
             found = await self.labelled_thread(label)
             if found is None:

@@ -117,6 +117,9 @@ def restated(items: Sequence[Item], held: Sequence[Message], *, whole: bool) -> 
     A client keeps a message where it is, and appends those that are new to it. So it keeps its ids of what is said
     before the first message that it lacks, and gets ours for the rest.
     """
+    if any(isinstance(message, AssistantMessage) and item_of(message.id) is None for message in held):
+        # What took place elsewhere the client has under its own ids.
+        items = [item for item in items if item.run_id is not None]
     ours = messages_of(items)
     names = {item_of(message.id): message for message in held if item_of(message.id) is not None}
     answered = {message.tool_call_id: message for message in held if isinstance(message, ToolMessage)}

@@ -30,7 +30,7 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.base.media import MEDIA_TYPES
 from nova_workers.contracts.bodies import is_one_line
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
-from nova_workers.contracts.http.wire import OnBusy, StatelessRunCreate
+from nova_workers.contracts.http.wire import OnBusy, PastMessage, StatelessRunCreate
 from nova_workers.contracts.waits import AskApproval, RunAnswer, ToolResult
 
 from ..items import QuestionItem
@@ -41,6 +41,9 @@ _PARTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _SOURCES: Final = frozenset({"data", "url", "file"})
 _MOST_CHARS: Final = 512
 _FIELDS: Final = {"message": "messages", "client_tools": "tools", "instructions": "context", "agent_id": "agent_id"}
+
+_BEGINNING: Final = "[The conversation begins.]"
+"""Stands before an agent's greeting: models take conversations that begin with a person."""
 
 Id = Annotated[str, Field(min_length=1, max_length=_MOST_CHARS)]
 
@@ -120,6 +123,20 @@ def given_input(body: AgentInput) -> Given:
         # What led to the interrupts, from a client that leaves out what the agent said.
         given.message.clear()
     return given
+
+
+def past_of(messages: Sequence[Message]) -> list[PastMessage]:
+    """Return the texts of a conversation that took place elsewhere: all up to the agent's last message."""
+    past: list[PastMessage] = []
+    for message in messages[: _last(messages, AssistantMessage) + 1]:
+        if not isinstance(message, UserMessage | AssistantMessage):
+            continue
+        content = _blocks(message.content or "", "", [])
+        if content and not past and isinstance(message, AssistantMessage):
+            past.append(PastMessage(role="user", content=_BEGINNING))
+        if content:
+            past.append(PastMessage(role=message.role, content=content))
+    return past
 
 
 def run_of(

@@ -24,7 +24,7 @@ from ...openapi import EVENT_STREAM
 from ..items import Item, QuestionItem, ToolCallItem
 from ..service import Door, SendingDoor
 from .conversations import missed_messages
-from .inputs import AgentInput, Given, answer_of, given_input, in_terms_of_the_protocol, run_of, sent_message
+from .inputs import AgentInput, Given, answer_of, given_input, in_terms_of_the_protocol, past_of, run_of, sent_message
 from .parts import first_open_step, interrupt_id, open_asks
 from .parts import run_of as run_of_message
 from .writer import PartWriter, Request, frames_of, started
@@ -84,16 +84,23 @@ async def _submit(exchange: _Exchange) -> Response:
     if parent is not None:
         message = run_of(body, said, None, "enqueue")
         return await _send(exchange, message, exchange.writer(), after_run_id=parent)
-    is_new = thread is None
     # Before a thread is made for what is refused.
     message = run_of(body, said, None if thread is None else thread.id, "enqueue")
-    if thread is None:
-        thread = await door.make_thread((await door.agent(agent_id)).id, label=_label(agent_id, body.thread_id))
-        message = message.model_copy(update={"thread_id": thread.id})
-    else:
+    if thread is not None:
         await _refuse_while_asking(door, thread)
+        await _adopt_state(door, thread.id, body)
+        return await _send(exchange, message, exchange.writer())
+    thread = await _new_thread(exchange)
     await _adopt_state(door, thread.id, body)
-    return await _send(exchange, message, exchange.writer(is_new_thread=is_new))
+    message = message.model_copy(update={"thread_id": thread.id})
+    return await _send(exchange, message, exchange.writer(is_new_thread=True))
+
+
+async def _new_thread(exchange: _Exchange) -> ThreadView:
+    """Make the thread of a client's id, with what was said elsewhere before."""
+    body, label = exchange.body, _label(exchange.agent_id, exchange.body.thread_id)
+    agent = await exchange.door.agent(exchange.agent_id)
+    return await exchange.door.make_thread(agent.id, label=label, past=past_of(body.messages))
 
 
 async def _send(

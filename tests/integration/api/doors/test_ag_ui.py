@@ -276,6 +276,49 @@ async def test_interrupts_are_questions_and_approvals_and_resume_answers_them(ap
     assert history(await stream(api, request)) == history(events)
 
 
+async def test_a_message_after_results_ends_what_the_agent_would_have_made_of_them(
+    api: Api, worker: ManualWorker
+) -> None:
+    request = DOOR.input([user("Show it.")], tools=TOOLS)
+    run_id, turn = await begun(api, worker, request)
+    await turn.suspend("", NewWait("toolu_1", CallClientTool(tool_name="ask", params={})))
+    events = await stream(api, request)
+    (call,) = events[-1]["outcome"]["pendingToolCallIds"]
+    result = {"id": "t1", "role": "tool", "toolCallId": call, "content": "shown"}
+    later = DOOR.input([user("Show it."), *history(events), result, user("Thanks.", "u2")], run="run-2")
+    answer = await DOOR.post(api.http, later)
+    thanks_id = await DOOR.run_id_of(api.http, answer)
+    assert (await api.http.get(f"/v1/runs/{thanks_id}")).json()["message"][0]["text"] == "Thanks."
+    assert (await api.http.get(f"/v1/runs/{run_id}")).json()["cancel_requested_at"] is not None
+    turn = await worker.claim(turn.claim.thread_id)
+    turn.step, turn.seq = 1, 3
+    await turn.finish("", "canceled")
+    await worker.play(turn.claim.thread_id, "Welcome.")
+    for _ in range(2):
+        assert said(await stream(api, later)) == "Welcome."
+    assert await api.count("runs") == 2
+
+
+async def test_a_conversation_that_took_place_elsewhere_begins_a_new_thread(api: Api, worker: ManualWorker) -> None:
+    elsewhere = [
+        {"id": "hi", "role": "assistant", "content": "How can I help?"},
+        user("1"),
+        {"id": "a1", "role": "assistant", "content": "one"},
+    ]
+    request = DOOR.input([*elsewhere, user("2", "u2")])
+    _, turn = await begun(api, worker, request)
+    await turn.finish("two")
+    events = await stream(api, request)
+    assert "MESSAGES_SNAPSHOT" not in kinds(events)
+    third = DOOR.input([*elsewhere, user("2", "u2"), *history(events), user("3", "u3")], run="run-3")
+    _, turn = await begun(api, worker, third)
+    await turn.finish("three")
+    assert "MESSAGES_SNAPSHOT" not in kinds(await stream(api, third))
+    (_, loaded, _) = await stream(api, DOOR.input([], run="load"))
+    shown = [message["content"] for message in loaded["messages"]]
+    assert shown == ["[The conversation begins.]", "How can I help?", "1", "one", "2", "two", "3", "three"]
+
+
 async def test_a_question_with_options_that_is_abandoned_cancels_its_run(api: Api, worker: ManualWorker) -> None:
     request = DOOR.input([user("Clean up.")])
     run_id, turn = await begun(api, worker, request)
