@@ -33,7 +33,7 @@ from nova_workers.domain.threads.sql.items import (
     load_run_message,
     load_turn_contents,
 )
-from nova_workers.domain.threads.sql.lineage import list_turns
+from nova_workers.domain.threads.sql.lineage import list_turn_places
 from nova_workers.domain.threads.sql.places import find_place, note_place
 from nova_workers.domain.threads.sql.records import create_thread, get_thread, list_threads
 from nova_workers.domain.threads.sql.states import read_state, write_state
@@ -458,7 +458,7 @@ class Door:
         tenant_id = self.caller.tenant_id
         async with self.state.services.database.connection() as connection:
             await get_thread(connection, tenant_id, thread_id)
-            page = await list_turns(connection, tenant_id, thread_id, below_depth=below_depth, limit=turns + 1)
+            page = await list_turn_places(connection, tenant_id, thread_id, below_depth=below_depth, limit=turns + 1)
             shown = page[:turns]
             contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in shown])
         items = tuple(item for turn in contents for item in items_of(turn))

@@ -8,6 +8,7 @@ by turn.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.contracts.http.wire import MessageView, TurnView
@@ -50,6 +51,19 @@ SELECT u.*, u.run_id IS NULL AND u.type = 'normal' AS imported,
   FROM segments s
  CROSS JOIN LATERAL (
         SELECT * FROM turns
+         WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, :bound)
+         ORDER BY depth DESC
+         LIMIT :limit) u
+ ORDER BY u.depth DESC
+ LIMIT :limit
+"""
+
+_TURN_PLACES = f"""
+{_SEGMENTS}
+SELECT u.id, u.depth
+  FROM segments s
+ CROSS JOIN LATERAL (
+        SELECT id, depth FROM turns
          WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, :bound)
          ORDER BY depth DESC
          LIMIT :limit) u
@@ -112,6 +126,22 @@ async def list_turns(
         _turn(row)
         for row in await connection.fetch(_TURNS, tenant_id=tenant_id, thread_id=thread_id, bound=bound, limit=limit)
     ]
+
+
+class TurnPlace(NamedTuple):
+    """A turn, and how many precede it."""
+
+    id: str
+    depth: int
+
+
+async def list_turn_places(
+    connection: Connection, tenant_id: str, thread_id: str, *, below_depth: int | None, limit: int
+) -> list[TurnPlace]:
+    """Return the places of the turns that `list_turns` would return."""
+    bound = _TOP if below_depth is None else below_depth - 1
+    rows = await connection.fetch(_TURN_PLACES, tenant_id=tenant_id, thread_id=thread_id, bound=bound, limit=limit)
+    return [TurnPlace(**row) for row in rows]
 
 
 async def list_messages(
