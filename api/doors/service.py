@@ -45,7 +45,7 @@ from ..auth import Caller, RunsCaller, SubmittingCaller
 from ..errors import EmbeddingsOff
 from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
-from ..streaming.following import Target
+from ..streaming.following import Ending, Follower, Target
 from ..submitting import given_results
 from .items import Item, input_id, input_item, items_of
 from .streams import DoorStream, Writer
@@ -178,6 +178,17 @@ class Door:
         found = await self.state.follower.find(target)
         async with self.state.permits.hold(self.caller.key_id) as permit:
             return DoorStream(self.state, target, found, writer=writer, permit=permit.handed_over())
+
+    async def watch(self, run_id: str, follower: Follower) -> Ending:
+        """Pass the events of a run to a follower up to the final one, and return why it ended.
+
+        The follower's response holds the permit of a stream.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        target = Target(self.caller.tenant_id, run_id)
+        return await self.state.follower.follow(target, await self.state.follower.find(target), follower)
 
     async def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
         """Return a run when it has ended or asks its caller or a person; as it is then, if that takes too long.

@@ -19,7 +19,7 @@ from nova_workers.domain.threads.sql.records import get_thread
 
 from ...auth import Caller, caller_of
 from ...state import ApiState, state_of
-from ...streaming.following import Ending, Follower, Target
+from ...streaming.following import Ending, Follower
 from ...workers import name_missing_worker
 from ..items import ToolCallItem, ToolResultItem
 from ..service import Door
@@ -169,8 +169,7 @@ class Runs:
         Raises:
             NotFound: There is no such run.
         """
-        target = Target(self.caller.tenant_id, run_id)
-        return await self.state.follower.follow(target, await self.state.follower.find(target), follower)
+        return await self.door.watch(run_id, follower)
 
     async def _check_agent(self, thread_id: str, agent_id: str) -> None:
         async with self.state.services.database.connection() as connection:
