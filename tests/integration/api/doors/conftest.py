@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from unittest import mock
 
 import pytest
 
-from tests.integration.api.conftest import served
+from nova_workers.base.config import Settings
+from tests.integration.api.conftest import Api, served
 from tests.integration.api.doors.every_door import DOORS
+from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.shared_servers import SharedServers
 
 
@@ -21,3 +24,15 @@ def shared_api_url(shared: SharedServers) -> str:
     settings = shared.settings.model_copy(update={"doors": tuple({door.door: None for door in DOORS})})
     with mock.patch("api.app.rehearse_messages", _no_rehearsal):
         return shared.enter(served(settings))[0]
+
+
+@pytest.fixture
+async def own_api(settings: Settings, own_tenant: Tenant) -> AsyncGenerator[Api]:
+    """An API of the test's own, with all doors."""
+    effects = settings.effects.model_copy(update={"embedding_provider": "off"})
+    doors = tuple({door.door: None for door in DOORS})
+    with mock.patch("api.app.rehearse_messages", _no_rehearsal):
+        async with served(settings.model_copy(update={"effects": effects, "doors": doors})) as (url, state):
+            api = Api(url, state, own_tenant)
+            async with api.http:
+                yield api

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from nova_workers.base.config import Settings
 from nova_workers.base.ids import new_id
 from nova_workers.contracts import events as live
-from tests.integration.api.conftest import Api, Serve
+from tests.integration.api.conftest import Api
 from tests.integration.api.doors.mcp_requests import (
     QUESTION,
     QUESTIONS,
@@ -84,21 +83,18 @@ async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api
     assert tampered.error["code"] == -32602
 
 
-async def test_progress_comes_every_ten_seconds_and_names_the_tool(
-    serve: Serve, settings: Settings, own_worker: ManualWorker
-) -> None:
-    api = await serve(settings.model_copy(update={"doors": ("mcp",)}))
+async def test_progress_comes_every_ten_seconds_and_names_the_tool(own_api: Api, own_worker: ManualWorker) -> None:
     call = {"name": "ask_nova", "arguments": {"message": "hello", "wait_s": 600}, "_meta": {"progressToken": 7}}
     got: list[Any] = []
 
     async def read() -> None:
-        async with McpRequests(api.http).open("tools/call", call) as messages:
+        async with McpRequests(own_api.http).open("tools/call", call) as messages:
             async for message in messages:
                 # One by one: the test looks at what has come.
                 got.append(message)  # noqa: PERF401
 
     reading = asyncio.create_task(read())
-    turn = await claimed(api, own_worker)
+    turn = await claimed(own_api, own_worker)
     await pass_time(10)
     await until(lambda: len(got) == 1, "progress")
     await turn.open_call("Bash")

@@ -25,7 +25,7 @@ from tests.integration.api.doors.mcp_requests import (
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.api.shared_servers import SharedServers
 from tests.requirements import proves
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 
 @proves("doors.mcp-tasks")
@@ -194,3 +194,17 @@ async def test_a_call_with_the_same_id_has_the_same_run(api: Api) -> None:
     meta = {"nova-workers/request-id": "7"}
     made = [(await client.tool("ask_nova", meta, message="hello")).result for _ in range(2)]
     assert made[0]["taskId"] == made[1]["taskId"]
+
+
+async def test_a_process_that_stops_ends_subscriptions_and_calls(own_api: Api) -> None:
+    client = McpRequests(own_api.http, TASKS)
+    run_id = (await client.tool("ask_nova", message="hello")).result["taskId"]
+    listening = asyncio.create_task(client.call("subscriptions/listen", {"notifications": {"taskIds": [run_id]}}))
+    calling = asyncio.create_task(McpRequests(own_api.http).tool("get_run", run_id=run_id, wait_s=600))
+    await pass_time(0)
+    own_api.state.watch.close()
+    listened, called = await listening, await calling
+    assert listened.notifications[-1]["params"]["status"] == "working"
+    assert listened.result["resultType"] == "complete"
+    # Another process goes on: the client asks again.
+    assert called.result["structuredContent"]["status"] == "queued"
