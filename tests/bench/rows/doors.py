@@ -36,11 +36,6 @@ _STREAMS: Final[Mapping[str, _Stream]] = {
         lambda text: {"model": "nova", "input": text, "stream": True},
         b"event: response.completed",
     ),
-    "OpenAI chat": _Stream(
-        "/openai/v1/chat/completions",
-        lambda text: {"model": "nova", "messages": [{"role": "user", "content": text}], "stream": True},
-        b"data: [DONE]",
-    ),
     "OpenAI chats": _Stream(
         "/openai/v1/chat/completions",
         lambda text: {"model": "nova", "messages": [{"role": "user", "content": text}], "stream": True},
