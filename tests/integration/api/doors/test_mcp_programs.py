@@ -127,6 +127,10 @@ async def test_claude_code_asks_an_agent(api: Api, worker: ManualWorker, tmp_pat
             "ANTHROPIC_BASE_URL": model.url,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "ENABLE_TOOL_SEARCH": "false",
+            # However busy the machine is, the program waits for the server before it asks its model.
+            "MCP_CONNECTION_NONBLOCKING": "false",
+            "MCP_CONNECT_TIMEOUT_MS": "120000",
+            "MCP_TIMEOUT": "120000",
         }
         assert "Added" in await _output(line, environment, tmp_path)
         ask = "claude --print --model claude-sonnet-5 --allowedTools mcp__nova__ask_nova -- 'Ask nova what a fence is.'"
