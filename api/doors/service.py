@@ -14,7 +14,7 @@ import structlog
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
-from nova_workers.base.errors import ConfigurationError, Conflict, Unavailable, missing
+from nova_workers.base.errors import ConfigurationError, Conflict, NotFound, Unavailable, missing
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.thread_states import ThreadStateReplace, ThreadStateView
 from nova_workers.contracts.http.wire import AgentView, PastMessage, RunView, StatelessRunCreate, ThreadView
@@ -368,21 +368,26 @@ class Door:
 
         Raises:
             NotFound: No such agent in this tenant.
-            Gone: It was renamed.
+            Gone: It was deleted or renamed.
             InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
         """
         tenant_id = self.caller.tenant_id
         make = await self.with_past(agent_id, past, label=label) if past else None
         try:
+            if make is None:
+                async with self.state.services.database.connection() as connection:
+                    return await create_thread(connection, tenant_id, agent_id, label=label)
             async with self.state.services.database.transaction() as connection:
-                if make is not None:
-                    return await get_thread(connection, tenant_id, await make(connection))
-                return await create_thread(connection, tenant_id, agent_id, label=label)
+                return await get_thread(connection, tenant_id, await make(connection))
         except Conflict:
             found = await self.labelled_thread(label)
             if found is None:
                 raise
             return found
+        except NotFound:
+            # A deleted one is named as such.
+            await self.agent(agent_id)
+            raise
 
     async def thread_state(self, thread_id: str) -> ThreadStateView:
         """Return the state document of a thread.

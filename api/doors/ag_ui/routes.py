@@ -99,8 +99,7 @@ async def _submit(exchange: _Exchange) -> Response:
 async def _new_thread(exchange: _Exchange) -> ThreadView:
     """Make the thread of a client's id, with what was said elsewhere before."""
     body, label = exchange.body, _label(exchange.agent_id, exchange.body.thread_id)
-    agent = await exchange.door.agent(exchange.agent_id)
-    return await exchange.door.make_thread(agent.id, label=label, past=past_of(body.messages))
+    return await exchange.door.make_thread(exchange.agent_id, label=label, past=past_of(body.messages))
 
 
 async def _send(

@@ -325,7 +325,9 @@ class PartWriter:
         for item_id in list(self._names):
             self._close(item_id)
         self._open_step(None)
-        await self._synchronize()
+        if any(isinstance(item, ToolCallItem) for item in self._sent):
+            # A change by a subagent is only live, and may have been missed.
+            await self._synchronize()
 
     def _finished(self, outcome: Any, **fields: Any) -> RunFinishedEvent:
         self.is_over = True

@@ -1,6 +1,7 @@
 """What a turn costs that a client follows through a door, beside one that a client of the fleet's own API follows."""
 
 import asyncio
+import secrets
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from tests.bench.figures import Figure, Result
 from tests.bench.installed import Site
 from tests.bench.stage import Bench, scripted
 
-WITH_DOORS: Final = {"NOVA_DOORS": '["openai"]'}
+WITH_DOORS: Final = {"NOVA_DOORS": '["ag-ui", "openai"]'}
 """The settings of a fleet with the doors that are measured."""
 _TOKENS_PER_S = 100.0
 _BOUND = 1.3
@@ -29,8 +30,15 @@ class _Stream:
     last: bytes
 
 
+def _ag_ui_input(text: str) -> Any:
+    """Return a first message: each of a thread of its own, as those of the other streams are."""
+    message = {"id": "message", "role": "user", "content": text}
+    return {"threadId": secrets.token_hex(8), "runId": "run", "messages": [message]}
+
+
 _NATIVE: Final = _Stream("/v1/runs/stream", lambda text: {"message": text}, b"event: stream_end")
 _STREAMS: Final[Mapping[str, _Stream]] = {
+    "AG-UI": _Stream("/ag-ui/nova", _ag_ui_input, b'"type":"RUN_FINISHED"'),
     "OpenAI responses": _Stream(
         "/openai/v1/responses",
         lambda text: {"model": "nova", "input": text, "stream": True},
