@@ -26,6 +26,7 @@ from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.harness.ordering import dealt
 from tests.support.harness.process_state import ProcessState
 from tests.support.harness.reused_database import ReusedDatabase
+from tests.support.harness.warm_sessions import warm_sessions
 from tests.support.processes.authorities import share_authorities
 from tests.support.processes.preloaded import shared_fork_server
 from tests.support.processes.xdist_workers import forked_interpreter
@@ -48,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RUNNING] = ExitStack()
     collect_seldom()
     share_authorities()
+    warm_sessions.install()
     *processors, _ = structlog.get_config()["processors"]
     # The default renders each traceback with its source and variables, in colours: a second of CPU.
     structlog.configure([*processors, ConsoleRenderer(exception_formatter=plain_traceback)])
@@ -146,6 +148,13 @@ def reused_database(postgres_url_admin: str) -> Iterator[ReusedDatabase]:
 def database_url(reused_database: ReusedDatabase) -> str:
     """URL of a migrated database that is empty at the start of the test."""
     return reused_database.as_new()
+
+
+@pytest.fixture
+def ending_sessions() -> Iterator[None]:
+    """For tests of sessions themselves: each is new, and ends when it is closed."""
+    with warm_sessions.none():
+        yield
 
 
 @pytest.fixture

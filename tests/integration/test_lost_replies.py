@@ -102,6 +102,7 @@ async def test_a_refused_connection_wrote_nothing(far: Database, wire: FaultProx
 
 
 @proves("unavailable.says-what")
+@pytest.mark.usefixtures("ending_sessions")
 async def test_a_database_that_takes_no_writes_is_unavailable_until_it_takes_them_again(
     database_url: str, postgres_url_admin: str
 ) -> None:

@@ -19,6 +19,8 @@ _LONG_S = 20.0
 
 Pools = Callable[..., SessionPool]
 
+pytestmark = pytest.mark.usefixtures("ending_sessions")
+
 
 @pytest.fixture
 async def pools(database_url: str) -> AsyncIterator[Pools]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
@@ -15,6 +16,7 @@ from nova_workers.worker.readiness import Readiness
 from tests.support.servers.databases import replica_of_nothing
 
 
+@pytest.mark.usefixtures("ending_sessions")
 async def test_a_worker_is_ready_while_both_servers_take_writes(
     database_url: str, redis_url: str, redis: Redis, postgres_url_admin: str, tmp_path: Path
 ):

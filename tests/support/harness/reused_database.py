@@ -6,6 +6,7 @@ import asyncio
 
 import asyncpg
 
+from tests.support.harness.warm_sessions import warm_sessions
 from tests.support.servers.databases import create_database, drop_database
 
 _MAX_GROWN_BYTES = 16_000_000
@@ -15,7 +16,7 @@ _CLOSE_S = 10.0
 
 _TERMINATE = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
- WHERE datname = current_database() AND pid <> pg_backend_pid()
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid NOT IN ({kept})
 """
 
 # All but rows: a test may also change tables, constraints, triggers, functions, policies, rights, statistics,
@@ -65,7 +66,10 @@ class ReusedDatabase:
         self._shape: asyncpg.Record | None = None
 
     def as_new(self) -> str:
-        """Return its URL, without rows and connections of earlier tests. It is replaced if one changed its schema."""
+        """Return its URL. No rows of earlier tests are left, and of their sessions warm ones only.
+
+        It is replaced if a test changed its schema.
+        """
         return self._loop.run_until_complete(self._as_new())
 
     def close(self) -> None:
@@ -82,12 +86,13 @@ class ReusedDatabase:
         if self._url is None:
             self._url = await create_database(self._admin_url)
             self._connection = connection = await asyncpg.connect(self._url)
+            warm_sessions.keep_those_beside(connection)
             self._shape = await connection.fetchrow(_SHAPE)
         return self._url
 
     async def _is_emptied(self, connection: asyncpg.Connection) -> bool:
         try:
-            await connection.execute(_TERMINATE)
+            await connection.execute(_TERMINATE.format(kept=", ".join(map(str, [0, *warm_sessions.pids]))))
             filled = await connection.fetch(_FILLED)
             grown_bytes = sum(int(row["bytes"]) for row in filled)
             if grown_bytes > _MAX_GROWN_BYTES or await connection.fetchrow(_SHAPE) != self._shape:
