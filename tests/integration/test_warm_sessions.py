@@ -55,8 +55,10 @@ async def test_a_session_that_ended_meanwhile_is_not_taken_up(database_url: str)
         pid = await first.fetchval(_PID)
     await other.close()
     admin = PostgresDatabase(database_url, pool_size=1, name="another")
-    assert await admin.fetchval("SELECT pg_terminate_backend(:pid, 10000)", pid=pid)
-    await admin.close()
+    try:
+        assert await admin.fetchval("SELECT pg_terminate_backend(:pid, 10000)", pid=pid)
+    finally:
+        await admin.close()
     for _ in range(2):
         after, _left_over = await _left(database_url, dirty=False)
         assert after != pid
@@ -66,3 +68,13 @@ async def test_with_ending_sessions_each_is_new(ending_sessions: None, database_
     before, _ = await _left(database_url, dirty=False)
     after, _ = await _left(database_url, dirty=False)
     assert after != before
+
+
+async def test_the_oldest_gives_way_to_a_new_one(database_url: str) -> None:
+    for number in range(8):
+        other = PostgresDatabase(database_url, pool_size=1, name=f"kind-{number}")
+        await other.fetchval(_PID)
+        await other.close()
+    before, _ = await _left(database_url, dirty=False)
+    after, _ = await _left(database_url, dirty=False)
+    assert after == before

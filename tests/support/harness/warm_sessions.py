@@ -96,7 +96,7 @@ class WarmSessions:
         _session_class.close = close
 
     async def _keep(self, session: Any) -> bool:
-        if len(self._kept) >= self._most or session.is_shared or not session.is_clean:
+        if self._most == 0 or session.is_shared or not session.is_clean:
             return False
         if _place(session) != self._place:
             return False
@@ -115,6 +115,9 @@ class WarmSessions:
         if settings.default_transaction_read_only != "off":
             # It began with a setting of the database that only a new session is without.
             return False
+        # The oldest may be of a kind that no later test asks for.
+        while len(self._kept) >= self._most:
+            os.close(self._kept.pop(0).descriptor)
         greeting = _greeting(settings, session._driver)
         self._kept.append(
             _Kept(_key(session._addr, session._params), os.dup(end.fileno()), session.get_server_pid(), greeting)
