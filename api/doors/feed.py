@@ -41,6 +41,7 @@ class Started:
 
     Attributes:
         is_resumed: The follower came in the middle of its step, and may have its beginning from before.
+        replaces: It begins again, in place of what the follower may have from before.
     """
 
     item_id: str
@@ -49,6 +50,7 @@ class Started:
     tool_name: str | None = None
     call_id: str | None = None
     is_resumed: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,15 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An item is committed. Also given for one that never began, and for a question again when it is answered."""
+    """An item is committed. Also given for one that never began, and for a question again when it is answered.
+
+    Attributes:
+        at: The event with which it and all before it are done, if that is known: a client that resumes after it misses
+            nothing, and gets nothing of them again.
+    """
 
     item: Item
+    at: EventCursor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,8 @@ class Ended:
     status: str
 
 
+_TEXT_EVENTS: Final = frozenset({"token", "reasoning", "assistant_message", "restart"})
+
 Change = Started | Delta | Done | Voided | Progress | StateChanged | Paused | Ended
 
 Read = Callable[[int | None], Awaitable[TurnContents | None]]
@@ -155,6 +165,8 @@ class ItemFeed:
         self._torn: dict[str, TextKind] = {}
         """Texts of the step in whose middle the follower came, of which it may have the beginning."""
         self._torn_step = -1
+        self._may_have: frozenset[str] = frozenset()
+        """The texts that were torn when the follower came."""
         self._cursor: EventCursor | None = None
         """The id of the event that is taken."""
 
@@ -166,8 +178,11 @@ class ItemFeed:
         behind = [item for item in items_of(turn) if is_behind(item, turn, after)]
         self._done = {_key(item) for item in behind}
         self._step = self._torn_step = 1 + max((item.step for item in behind), default=-1)
-        torn: tuple[TextKind, ...] = ("reasoning", "message")
+        # After the event that closes a step nothing of the next one was given.
+        closed = closed_with(self._step - 1, turn)
+        torn: tuple[TextKind, ...] = () if after == closed else ("reasoning", "message")
         self._torn = {item_id: kind for kind in torn if (item_id := self._id(kind), False) not in self._done}
+        self._may_have = frozenset(self._torn)
         return tuple(behind)
 
     async def take(self, events: Sequence[LiveEvent]) -> list[Change]:
@@ -175,7 +190,11 @@ class ItemFeed:
         changes: list[Change] = []
         is_read_due = False
         for live in events:
-            event, self._cursor = live.event, live.cursor
+            event = live.event
+            # What is done comes before the text that follows it: a client may be cut off between them.
+            changes.extend(await self._commit() if is_read_due and event["type"] in _TEXT_EVENTS else ())
+            is_read_due &= event["type"] not in _TEXT_EVENTS
+            self._cursor = live.cursor
             match event["type"]:
                 case "tool_status" if event.get("agent") is None:
                     is_read_due |= self._call(changes, event)
@@ -232,13 +251,17 @@ class ItemFeed:
         if item_id not in self._open:
             is_torn = self._torn.pop(item_id, None) is not None
             self._open[item_id] = _Open(kind, self._step, is_whole=not is_torn)
-            changes.append(Started(item_id, kind, self._step, is_resumed=is_torn))
+            changes.append(self._started(item_id, kind, self._step, is_torn=is_torn))
         self._open[item_id].pieces.append(text)
         match changes:
             case [*_, Delta(item_id=last, text=before)] if last == item_id:
                 changes[-1] = Delta(item_id, kind, before + text, self._cursor)
             case _:
                 changes.append(Delta(item_id, kind, text, self._cursor))
+
+    def _started(self, item_id: str, kind: TextKind, step: int, *, is_torn: bool) -> Started:
+        replaces = not is_torn and item_id in self._may_have
+        return Started(item_id, kind, step, is_resumed=is_torn, replaces=replaces)
 
     def _replace(self, changes: list[Change], event: JsonObject) -> None:
         """Take the whole text of the open step: what was sent of it stays where it begins the text."""
@@ -279,12 +302,16 @@ class ItemFeed:
         turn = await self._read(min(first, self._step - 1) if self._step else None)
         changes: list[Change] = []
         if turn is not None:
-            for item in items_of(turn):
-                key = _key(item)
-                if item.step < 0 or key in self._done or not (is_last or self._is_due(item, turn)):
-                    continue
-                changes.extend(self._finish(item))
-                self._done.add(key)
+            due = [
+                item
+                for item in items_of(turn)
+                if item.step >= 0 and _key(item) not in self._done and (is_last or self._is_due(item, turn))
+            ]
+            events = [done_with(item, turn) for item in due]
+            for item, event, following in zip(due, events, [*events[1:], None], strict=False):
+                is_known = event is not None and event != following and self._has(event)
+                changes.extend(self._finish(item, event if is_known else None))
+                self._done.add(_key(item))
             closed = [item_id for item_id, begun in self._open.items() if self._is_closed(begun.step, turn)]
             changes.extend(self._void(closed))
             if self._is_closed(self._torn_step, turn):
@@ -303,7 +330,7 @@ class ItemFeed:
     def _has(self, event: EventCursor) -> bool:
         return self._cursor is not None and event.key() <= self._cursor.key()
 
-    def _finish(self, item: Item) -> Iterable[Change]:
+    def _finish(self, item: Item, at: EventCursor | None) -> Iterable[Change]:
         """Yield the end of an item, after what of its text was not sent."""
         begun = self._open.pop(item.id, None)
         match item:
@@ -315,7 +342,7 @@ class ItemFeed:
                 yield Started(item.id, "tool_call", item.step, item.tool_name, item.call_id)
             case _:
                 pass
-        yield Done(item)
+        yield Done(item, at)
 
     def _rest(self, kind: TextKind, item: MessageItem | ReasoningItem, begun: _Open | None) -> Iterable[Change]:
         """Yield the changes that complete a committed text: all of it if something else was sent."""
@@ -325,7 +352,7 @@ class ItemFeed:
         elif begun is None or (begun.is_whole and not item.text.startswith(begun.text)):
             if begun is not None:
                 yield Voided(item.id, kind)
-            yield Started(item.id, kind, item.step)
+            yield self._started(item.id, kind, item.step, is_torn=False)
             yield Delta(item.id, kind, item.text)
         elif begun.is_whole and (rest := item.text[len(begun.text) :]):
             yield Delta(item.id, kind, rest)

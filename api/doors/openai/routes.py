@@ -113,7 +113,8 @@ async def _respond(door: Door, response: ResponseId, body: CreateResponse) -> Re
 
 async def _follow(door: Door, response: ResponseId, starting_after: int | None) -> DoorStream:
     after = None if starting_after is None else cursor_at(starting_after)
-    return await door.follow(response.run_id, ResponseWriter(door, response, after), after=after)
+    writer = ResponseWriter(door, response, after, held=starting_after)
+    return await door.follow(response.run_id, writer, after=after)
 
 
 async def _document(door: Door, response: ResponseId, *, is_background: bool = False) -> Response:

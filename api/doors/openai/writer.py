@@ -60,8 +60,10 @@ def cursor_at(number: int) -> EventCursor:
 class ResponseWriter:
     """Writes one response's events."""
 
-    def __init__(self, door: Door, response: ResponseId, after: EventCursor | None = None) -> None:
-        """Take the response, and the cursor from which the client resumes."""
+    def __init__(
+        self, door: Door, response: ResponseId, after: EventCursor | None = None, *, held: int | None = None
+    ) -> None:
+        """Take the response, and the cursor from which the client resumes, with the number that it has."""
         self.is_over = False
         self._door = door
         self._response = response
@@ -69,13 +71,16 @@ class ResponseWriter:
         self._base = 0 if after is None else number_of(after)
         # The numbers 0 and 1 are of the events that come before all of the run's.
         self._used = -1 if after is None else int(self._base == 0)
+        self._held = -1 if held is None else held
         self._index: dict[str, int] = {}
         self._texts: dict[str, list[str]] = {}
         self._asked_step: int | None = None
         """The step that ends the response by asking."""
         self._events: list[tuple[str, JsonObject]] = []
         self._numbered: dict[int, EventCursor | None] = {}
-        """The cursors of pieces of text, by how many events there were with them."""
+        """The cursors of pieces of text and of items that are done, by how many events there were with them."""
+        self._anew: set[int] = set()
+        """The places of events with which an item begins, in place of what the client may have of it."""
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
         """Return the first events; none to a client that resumes."""
@@ -107,8 +112,10 @@ class ResponseWriter:
                     self._numbered[len(self._events)] = at
                 case Voided(item_id):
                     self._void(item_id)
-                case Done(item) if item.step >= self._response.first_step:
+                case Done(item, at) if item.step >= self._response.first_step:
                     self._done(item)
+                    # More may come with the last event.
+                    self._numbered[len(self._events)] = at if at is not None and at.key() < cursor.key() else None
                 case Paused("waiting"):
                     await self._pause()
                 case Ended():
@@ -139,6 +146,8 @@ class ResponseWriter:
         self._texts[change.item_id] = []
         if change.is_resumed:
             return
+        if change.replaces:
+            self._anew.add(len(self._events))
         if change.kind == "message":
             self._open_message(change.item_id, change.item_id)
         else:
@@ -240,23 +249,28 @@ class ResponseWriter:
     def _frames(self, cursor: EventCursor | None) -> bytes:
         """Return the events that were added.
 
-        The last has the cursor's number, and a piece of text its own: whatever flushes a client is sent when it
-        resumes, it is given no piece twice.
+        The last has the cursor's number, and a piece of text or an item that is done its own: whatever flushes a
+        client is sent when it resumes, it is given none twice. What begins an item is above all that it has, as the
+        text that follows replaces what it has of the item.
         """
         frames: list[bytes] = []
         for at, (kind, fields) in enumerate(self._events):
             self._used = min(self._used + 1, _PLACES)
             number = self._base + self._used
             own = cursor if at == len(self._events) - 1 else self._numbered.get(at + 1)
-            if own is not None:
+            if own is not None and number_of(own) >= number:
                 number = number_of(own)
                 self._base, self._used = number, 0
+            elif at in self._anew and number <= self._held:
+                number = self._held + 1
+                self._used = number - self._base
             body = orjson.dumps({"type": kind, "sequence_number": number, **fields})
             frames.append(b"event: %s\ndata: %s\n\n" % (kind.encode(), body))
         if cursor is not None:
             self._base, self._used = number_of(cursor), 0
         self._events.clear()
         self._numbered.clear()
+        self._anew.clear()
         return b"".join(frames)
 
 
