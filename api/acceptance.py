@@ -80,7 +80,10 @@ class MessageAcceptance:
         """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
         async with self.state.permits.hold(self.caller.key_id) as permit:
             accepted, _ = await self.submit(body, thread_id)
-            target, found = Target(self.caller.tenant_id, accepted.run_id), _fresh(accepted)
+            target, found = (
+                Target(self.caller.tenant_id, accepted.run_id),
+                RunState.accepted(accepted.run_id, accepted.thread_id, accepted.agent_id),
+            )
             if accepted.replayed:
                 found = await self.state.follower.find(target)
             return open_stream(self.state, target, found, permit.handed_over(), _headers(accepted))
@@ -233,17 +236,6 @@ def open_stream(
 async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:
     async with state.services.database.connection() as connection:
         return await get_run(connection, caller.tenant_id, run_id)
-
-
-def _fresh(accepted: Accepted) -> RunState:
-    return RunState(
-        run_id=accepted.run_id,
-        thread_id=accepted.thread_id,
-        agent_id=accepted.agent_id,
-        status="queued",
-        attempt=0,
-        final_event=None,
-    )
 
 
 def _headers(accepted: Accepted) -> dict[str, str]:

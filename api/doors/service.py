@@ -163,7 +163,9 @@ class Door:
         async with self.state.permits.hold(self.caller.key_id) as permit:
             begun = await self.submit(message, key=key, after_run_id=after_run_id, make_thread=make_thread)
             target = Target(self.caller.tenant_id, begun.run_id)
-            found = await self.state.follower.find(target) if begun.is_replay else _fresh(begun)
+            found = RunState.accepted(begun.run_id, begun.thread_id, begun.agent_id)
+            if begun.is_replay:
+                found = await self.state.follower.find(target)
             return DoorStream(self.state, target, found, writer=writer_of(begun), permit=permit.handed_over())
 
     async def follow(self, run_id: str, writer: Writer, *, after: EventCursor | None = None) -> DoorStream:
@@ -494,17 +496,6 @@ async def _items_of_run(connection: Connection, tenant_id: str, run_id: str) -> 
         whole = () if turn is None else items_of(turn)
         found = tuple(dropwhile(lambda item: item.id != input_id(run_id), whole))[1:]
     return (input_item(run_id, message.content), *found)
-
-
-def _fresh(begun: Begun) -> RunState:
-    return RunState(
-        run_id=begun.run_id,
-        thread_id=begun.thread_id,
-        agent_id=begun.agent_id,
-        status="queued",
-        attempt=0,
-        final_event=None,
-    )
 
 
 async def _sending_door(request: Request, caller: SubmittingCaller) -> Door:

@@ -91,10 +91,7 @@ class Runs:
             NotFound: There is no such run.
         """
         self.need("runs")
-        run = await self.door.run(run_id)
-        while run.merged_into is not None:
-            run = await self.door.run(run.merged_into)
-        return await name_missing_worker(self.state.services.redis, run)
+        return await name_missing_worker(self.state.services.redis, await self.door.run(run_id))
 
     async def settled(
         self, run: RunView, *, wait_s: float, on_wait: Callable[[RunView, float], Awaitable[None]] | None = None

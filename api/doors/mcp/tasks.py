@@ -187,7 +187,7 @@ class TaskFollower:
             self._sent = task
             async with self._turn:
                 await self._context.session.send_notification(
-                    TaskNotification(params=task | {"_meta": self._meta}),  # pyright: ignore[reportArgumentType]
+                    TaskNotification(params=task | {"_meta": self._meta}),  # pyright: ignore[reportArgumentType] - any is sent
                     related_request_id=self._context.request_id,
                 )
         return run

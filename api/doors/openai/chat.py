@@ -6,57 +6,37 @@ Its id names the run and the step with which it begins, so that any process find
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
-from nova_workers.base.errors import missing
 from nova_workers.base.ids import second_of
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.http.wire import RunView, UsageView
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskApproval
 
 from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem
 from ..service import Door
+from .parts import PartId, asks, usage_of_part
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 BETWEEN: Final = "\n\n"
 """Stands between the texts of two steps, which a completion has in one."""
 
-_PREFIX: Final = "chatcmpl-"
-_READ: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 
-
-class CompletionId(NamedTuple):
+class CompletionId(PartId):
     """The id of a completion."""
 
-    run_id: str
-    first_step: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read an id.
-
-        Raises:
-            NotFound: It is none that a completion can have.
-        """
-        ulid, _, step = text.removeprefix(_PREFIX).partition("_")
-        digits = step or "0"
-        if not text.startswith(_PREFIX) or not ulid.isalnum() or not (digits.isascii() and digits.isdigit()):
-            raise missing("chat_completion", text[:80])
-        return cls(f"run_{ulid}", int(digits[:9]))
+    __slots__ = ()
+    prefix = "chatcmpl-"
+    kind = "chat_completion"
 
     @property
     def created(self) -> int:
         """The second in which the run was submitted."""
         return second_of(self.run_id)
-
-    def __str__(self) -> str:
-        ulid = self.run_id.removeprefix("run_")
-        return f"{_PREFIX}{ulid}_{self.first_step}" if self.first_step else f"{_PREFIX}{ulid}"
 
 
 class Part(NamedTuple):
@@ -81,7 +61,7 @@ class Part(NamedTuple):
 def part_of(items: Iterable[Item], first_step: int) -> Part:
     """Return the part of a run that is a completion, from the items of the run."""
     own = [item for item in items if item.step >= first_step]
-    last = min((item.step for item in own if ends_part(item)), default=None)
+    last = min((item.step for item in own if asks(item)), default=None)
     shown = own if last is None else [item for item in own if item.step <= last]
     calls = [item for item in shown if isinstance(item, ToolCallItem) and item.for_caller]
     return Part(
@@ -92,11 +72,6 @@ def part_of(items: Iterable[Item], first_step: int) -> Part:
         [] if calls else [item for item in shown if isinstance(item, QuestionItem)],
         last,
     )
-
-
-def ends_part(item: Item) -> bool:
-    """Return whether the client acts before the run goes on."""
-    return isinstance(item, QuestionItem) or (isinstance(item, ToolCallItem) and item.for_caller)
 
 
 def question_text(item: QuestionItem) -> str:
@@ -149,27 +124,17 @@ def call_document(call: ToolCallItem) -> JsonObject:
 
 async def usage_of(door: Door, run: RunView, completion: CompletionId, last_step: int | None) -> JsonObject | None:
     """Return the tokens of a completion: those of its run up to its end, without those before it."""
-    upto: TokenUsage | UsageView | None = run.usage
-    before = TokenUsage()
-    if completion.first_step or last_step is not None:
-        facts = await door.facts(run.id)
-        before = facts.used_at.get(completion.first_step - 1, before)
-        if last_step is not None:
-            upto = facts.used_at.get(last_step) or facts.used
-    if upto is None:
+    is_whole = not completion.first_step and last_step is None
+    facts = None if is_whole else await door.facts(run.id)
+    used = usage_of_part(run, facts, completion.first_step, last_step)
+    if used is None:
         return None
-    read = sum(getattr(upto, name) - getattr(before, name) for name in _READ)
-    written = upto.output_tokens - before.output_tokens
-    cached = upto.cache_read_tokens - before.cache_read_tokens
     return {
-        "prompt_tokens": read,
-        "completion_tokens": written,
-        "total_tokens": read + written,
-        "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": upto.reasoning_tokens - before.reasoning_tokens,
-            "audio_tokens": 0,
-        },
+        "prompt_tokens": used.read,
+        "completion_tokens": used.written,
+        "total_tokens": used.read + used.written,
+        "prompt_tokens_details": {"cached_tokens": used.cached, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning, "audio_tokens": 0},
     }
 
 

@@ -12,6 +12,8 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.contracts.waits import MAX_CLIENT_TOOLS, ToolResult
 
+from .parts import run_and_call_of
+
 _INSTRUCTING: Final = frozenset({"system", "developer"})
 _ROLES: Final = frozenset({*_INSTRUCTING, "user", "assistant", "tool"})
 _DATA_URL: Final = "data:"
@@ -302,14 +304,13 @@ def call_of(said: Said) -> tuple[str, str]:
     Raises:
         InvalidInput: It is the id of no run's call.
     """
-    kind, _, rest = said.call_id.partition("_")
-    ulid, _, call_id = rest.partition("_")
-    if kind != "call" or not ulid.isalnum() or not call_id:
+    call = run_and_call_of(said.call_id)
+    if call is None:
         raise InvalidInput(
             f"messages.{said.at}.tool_call_id: {said.call_id!r:.80} is not the id of a call that an agent made here.",
             field=f"messages.{said.at}.tool_call_id",
         )
-    return f"run_{ulid}", call_id
+    return call
 
 
 def _tool(tool: Tool, field: str) -> JsonObject:

@@ -17,7 +17,8 @@ from ..items import Item, QuestionItem, ToolCallItem, ToolResultItem
 from ..service import Door
 from .bodies import CreateResponse
 from .inputs import Given, given_input, referenced
-from .responses import ResponseId, item_documents, run_and_call_of, run_and_wait_of, run_of_item, thread_of
+from .parts import run_and_call_of
+from .responses import ResponseId, item_documents, run_and_wait_of, run_of_item, thread_of
 
 _MOST_TURNS: Final = 100
 """Longest conversation, in turns, that is compared with a client's history."""

@@ -7,52 +7,33 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal
 
 import orjson
 
 from nova_workers.base.errors import InvalidInput, missing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
-from nova_workers.contracts.http.wire import RunView, UsageView
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.run_options import ClientTool
-from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval, AskUser
 
 from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
 from ..service import RecordedRun
 from .bodies import JSON_OBJECT
+from .parts import ULID_CHARS, PartId, asks, usage_of_part
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
-_PREFIX: Final = "resp_"
 _CONVERSATION: Final = "conv_"
-_ULID_CHARS: Final = 26
-_READ: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-class ResponseId(NamedTuple):
+class ResponseId(PartId):
     """The id of a response."""
 
-    run_id: str
-    first_step: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read an id.
-
-        Raises:
-            NotFound: It is none that a response can have.
-        """
-        ulid, _, step = text.removeprefix(_PREFIX).partition("_")
-        digits = step or "0"
-        if not text.startswith(_PREFIX) or not ulid.isalnum() or not (digits.isascii() and digits.isdigit()):
-            raise missing("response", text[:80])
-        return cls(f"run_{ulid}", int(digits[:9]))
-
-    def __str__(self) -> str:
-        ulid = self.run_id.removeprefix("run_")
-        return f"{_PREFIX}{ulid}_{self.first_step}" if self.first_step else f"{_PREFIX}{ulid}"
+    __slots__ = ()
+    prefix = "resp_"
+    kind = "response"
 
 
 def conversation_id(thread_id: str) -> str:
@@ -68,7 +49,7 @@ def thread_of(conversation: str) -> str:
 def part_of(items: Iterable[Item], first_step: int) -> tuple[list[Item], int | None]:
     """Return the output of a response, and its last step if it ends by asking its caller or a person."""
     own = [item for item in items if item.step >= first_step and not _is_input(item)]
-    last = min((item.step for item in own if _asks(item)), default=None)
+    last = min((item.step for item in own if asks(item)), default=None)
     return (own if last is None else [item for item in own if item.step <= last]), last
 
 
@@ -111,7 +92,7 @@ def response_document(response: ResponseId, found: RecordedRun, *, is_begun: boo
     """
     run, facts = found.run, found.facts
     first = response.first_step
-    if first and not any(_asks(item) and item.step == first - 1 for item in found.items):
+    if first and not any(asks(item) and item.step == first - 1 for item in found.items):
         raise missing("response", str(response))
     output, last_step = part_of(() if is_begun else found.items, first)
     status: Status = "in_progress" if is_begun else status_of(run, last_step)
@@ -184,7 +165,7 @@ def _completed_at(run: RunView) -> int | None:
 def _previous(response: ResponseId, found: RecordedRun) -> str | None:
     """Return the response that one continues: of the same run, or the last one of the run before."""
     if response.first_step:
-        earlier = [item.step for item in found.items if _asks(item) and item.step < response.first_step - 1]
+        earlier = [item.step for item in found.items if asks(item) and item.step < response.first_step - 1]
         return str(ResponseId(response.run_id, max(earlier, default=-1) + 1))
     before = found.facts.before_run_id
     step = found.facts.before_step
@@ -236,7 +217,7 @@ def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject
 def run_of_item(name: str) -> str | None:
     """Return the run that an item's id names, or a call's; None if it is none of the door's."""
     ulid = name.partition("_")[2].partition("_")[0]
-    return f"run_{ulid}" if len(ulid) == _ULID_CHARS and ulid.isalnum() else None
+    return f"run_{ulid}" if len(ulid) == ULID_CHARS and ulid.isalnum() else None
 
 
 def approval_id(run_id: str, wait_id: str) -> str:
@@ -254,13 +235,6 @@ def run_and_wait_of(approval: str) -> tuple[str, str]:
     if not approval.startswith("mcpr_") or not ulid.isalnum() or not wait.isalnum():
         raise missing("approval request", approval[:80])
     return f"run_{ulid}", f"wait_{wait}"
-
-
-def run_and_call_of(call_id: str) -> tuple[str, str] | None:
-    """Return the run and the call that a call's id names; None for a call of another service."""
-    ulid, _, call = call_id.removeprefix("call_").partition("_")
-    is_ours = call_id.startswith("call_") and len(ulid) == _ULID_CHARS and ulid.isalnum() and call
-    return (f"run_{ulid}", call) if is_ours else None
 
 
 def message_document(item_id: str, text: str | None, status: str) -> JsonObject:
@@ -300,11 +274,6 @@ def text_part(text: str) -> JsonObject:
 def _said(item_id: str, content: Sequence[ContentBlock]) -> JsonObject:
     parts = [_input_part(block) for block in content]
     return {"type": "message", "id": item_id, "status": "completed", "role": "user", "content": parts}
-
-
-def _asks(item: Item) -> bool:
-    """Return whether a response ends with an item: the client or a person is to do something."""
-    return isinstance(item, QuestionItem) or (isinstance(item, ToolCallItem) and item.for_caller)
 
 
 def _is_input(item: Item) -> bool:
@@ -358,26 +327,13 @@ def _format(run: RunView) -> JsonObject:
 
 def _usage(found: RecordedRun, first_step: int, last_step: int | None) -> JsonObject | None:
     """Return the tokens of a response: those of its run up to its end, without those before it."""
-    upto = _used_upto(found, last_step)
-    if upto is None:
+    used = usage_of_part(found.run, found.facts, first_step, last_step)
+    if used is None:
         return None
-    before = found.facts.used_at.get(first_step - 1, TokenUsage())
-    read = sum(getattr(upto, name) - getattr(before, name) for name in _READ)
-    written = upto.output_tokens - before.output_tokens
     return {
-        "input_tokens": read,
-        "input_tokens_details": {
-            "cached_tokens": upto.cache_read_tokens - before.cache_read_tokens,
-            "cache_write_tokens": upto.cache_write_tokens - before.cache_write_tokens,
-        },
-        "output_tokens": written,
-        "output_tokens_details": {"reasoning_tokens": upto.reasoning_tokens - before.reasoning_tokens},
-        "total_tokens": read + written,
+        "input_tokens": used.read,
+        "input_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": used.cache_written},
+        "output_tokens": used.written,
+        "output_tokens_details": {"reasoning_tokens": used.reasoning},
+        "total_tokens": used.read + used.written,
     }
-
-
-def _used_upto(found: RecordedRun, last_step: int | None) -> TokenUsage | UsageView | None:
-    """Return the tokens of a run up to a step. Those of a step that waits are the turn's so far."""
-    if last_step is None:
-        return found.run.usage
-    return found.facts.used_at.get(last_step) or found.facts.used

@@ -141,6 +141,11 @@ class RunState:
     attempt: int
     final_event: EventCursor | None
 
+    @classmethod
+    def accepted(cls, run_id: str, thread_id: str, agent_id: str) -> RunState:
+        """Return the state of a run that was just accepted, without a read."""
+        return cls(run_id, thread_id, agent_id, status="queued", attempt=0, final_event=None)
+
     @property
     def ended(self) -> bool:
         """Whether the run has ended."""
