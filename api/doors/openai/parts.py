@@ -16,7 +16,6 @@ from nova_workers.domain.threads.sql.items import RunFacts
 from ..items import Item, QuestionItem, ToolCallItem
 
 ULID_CHARS: Final = 26
-_READ: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,8 @@ def usage_of_part(run: RunView, facts: RunFacts | None, first_step: int, last_st
     """Return the tokens of a run up to the end of a part, without those before it; None before they are known.
 
     Args:
-        run: The run.
-        facts: What has its tokens by step; not needed for a part that is the whole run.
+        run: Has the tokens of the whole.
+        facts: Has those of each step. Not needed for a part that is the whole run.
         first_step: The step with which the part begins.
         last_step: The step that ends it by asking; None if it goes to the end of the run.
     """
@@ -92,14 +91,12 @@ def usage_of_part(run: RunView, facts: RunFacts | None, first_step: int, last_st
             upto = facts.used_at.get(last_step) or facts.used
     if upto is None:
         return None
-
-    def part(name: str) -> int:
-        return getattr(upto, name) - getattr(before, name)
-
+    cached = upto.cache_read_tokens - before.cache_read_tokens
+    cache_written = upto.cache_write_tokens - before.cache_write_tokens
     return PartUsage(
-        read=sum(map(part, _READ)),
-        cached=part("cache_read_tokens"),
-        cache_written=part("cache_write_tokens"),
-        written=part("output_tokens"),
-        reasoning=part("reasoning_tokens"),
+        read=upto.input_tokens - before.input_tokens + cached + cache_written,
+        cached=cached,
+        cache_written=cache_written,
+        written=upto.output_tokens - before.output_tokens,
+        reasoning=upto.reasoning_tokens - before.reasoning_tokens,
     )
