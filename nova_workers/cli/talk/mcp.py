@@ -39,5 +39,6 @@ async def _messages() -> AsyncGenerator[Json]:
 
 async def _write(message: Json) -> None:
     # One write a message: those of several requests do not mix. A client reads its pipe, or it gets nothing at all.
-    sys.stdout.write(json.dumps(message, ensure_ascii=False, separators=(",", ":")) + "\n")
+    # In ASCII: what the terminal's encoding cannot write, or a client takes for the end of a line, is escaped.
+    sys.stdout.write(json.dumps(message, separators=(",", ":")) + "\n")
     sys.stdout.flush()

@@ -25,6 +25,9 @@ PATH = "/mcp"
 _REQUEST_ID: Final = "nova-workers/request-id"
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_TASK: Final = "notifications/tasks"
+_ENDED_TASKS: Final = frozenset({"completed", "failed", "cancelled"})
+_INVALID_PARAMS: Final = -32602
 _INTERNAL_ERROR: Final = -32603
 _NAMES: Final[Mapping[str, str]] = {
     "tools/call": "name",
@@ -34,7 +37,8 @@ _NAMES: Final[Mapping[str, str]] = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Which parameter of a method a header repeats."""
+"""Which parameter of a method a header repeats. The SDK's table lacks tasks, and the SDK is an extra of the API's: this
+program needs nothing but what the client needs."""
 _UNAVAILABLE: Final = frozenset({502, 503, 504})
 _SILENCE_S: Final = 60.0
 """The API sends a heartbeat every 15 s once a response has begun, and begins it within 15 s."""
@@ -70,7 +74,8 @@ class Relay:
     async def _take(self, message: Json) -> None:
         method, request_id = message.get("method"), message.get("id")
         if method == "notifications/cancelled":
-            running = self._running.get((message.get("params") or {}).get("requestId", ""))
+            canceled = _object(message.get("params")).get("requestId")
+            running = self._running.get(canceled) if isinstance(canceled, str | int) else None
             if running is not None:
                 running.cancel()
         if not isinstance(method, str) or not isinstance(request_id, str | int):
@@ -85,35 +90,37 @@ class Relay:
         task.add_done_callback(lambda _: self._running.pop(request_id, None))
 
     async def _relay(self, method: str, request_id: str | int, message: Json) -> None:
-        params: Json = dict(message.get("params") or {})
-        if method == "tools/call":
-            params["_meta"] = {_REQUEST_ID: uuid4().hex, **(params.get("_meta") or {})}
-        body = {**message, "params": params}
-        failures, is_acknowledged = 0, False
+        if (body := _body(method, message)) is None:
+            await self._fail(request_id, _INVALID_PARAMS, "params and their _meta must be objects.")
+            return
+        failures, followed = 0, _Followed()
         while True:
             began_s = time.monotonic()
             try:
                 async for answer in self._send(method, body):
-                    if answer.get("method") == _ACKNOWLEDGED:
-                        if is_acknowledged:
-                            # The client has it from the connection before.
-                            continue
-                        is_acknowledged = True
-                    if "method" not in answer:
+                    if "method" in answer:
+                        if followed.is_news(answer):
+                            await self._write(answer)
+                    elif "error" in answer or not followed.open_tasks:
                         # An answer that came before the API read the request does not name it.
                         await self._write({**answer, "id": request_id})
                         return
-                    await self._write(answer)
                 failure = "the response broke off"
             except httpx2.TransportError as error:
                 failure = f"{type(error).__name__}: {error}"
+            except (httpx2.RequestError, ValueError) as error:
+                # Neither a request that cannot be sent nor an answer that cannot be read is another one the next time.
+                await self._fail(request_id, _INTERNAL_ERROR, f"The request failed: {type(error).__name__}: {error}")
+                return
             # A subscription may live for weeks, and outlives any number of restarts.
             failures = 1 if time.monotonic() - began_s > _SILENCE_S else failures + 1
             if failures >= self._retry.attempts:
-                error = {"code": _INTERNAL_ERROR, "message": f"The API does not answer: {failure}"}
-                await self._write({"jsonrpc": "2.0", "id": request_id, "error": error})
+                await self._fail(request_id, _INTERNAL_ERROR, f"The API does not answer: {failure}")
                 return
             await asyncio.sleep(self._retry.delay_s(failures))
+
+    async def _fail(self, request_id: str | int, code: int, message: str) -> None:
+        await self._write({"jsonrpc": "2.0", "id": request_id, "error": {"code": code, "message": message}})
 
     async def _send(self, method: str, body: Json) -> AsyncGenerator[Json]:
         """Send a request, and yield the messages of its response; none if the API is unavailable."""
@@ -124,24 +131,59 @@ class Relay:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 yield self._noted(method, _answer(response.status_code, await response.aread()))
                 return
-            async for line in response.aiter_lines():
-                if not line.startswith("data:"):
-                    continue
-                yield self._noted(method, json.loads(line.removeprefix("data:")))
+            # Its lines end at line feeds alone. Texts have other characters that `aiter_lines` takes for ends of lines.
+            async for event in httpx2.EventSource(response, max_event_size=None):
+                if event.data:
+                    yield self._noted(method, _object(json.loads(event.data)))
 
     def _noted(self, method: str, answer: Json) -> Json:
         if method == "initialize" and "result" in answer:
-            self._negotiated = answer["result"].get("protocolVersion")
+            self._negotiated = _object(answer["result"]).get("protocolVersion")
         return answer
 
     def _headers(self, method: str, params: Json) -> dict[str, str]:
-        version = (params.get("_meta") or {}).get(_VERSION)
+        version = params.get("_meta", {}).get(_VERSION)
         if version is None:
             return {} if self._negotiated is None else {"MCP-Protocol-Version": self._negotiated}
         headers = {"MCP-Protocol-Version": str(version), "Mcp-Method": method}
         if (name := params.get(_NAMES.get(method, ""))) is not None:
             headers["Mcp-Name"] = _header(str(name))
         return headers
+
+
+class _Followed:
+    """What a client was sent of a subscription, over all its connections."""
+
+    def __init__(self) -> None:
+        self.open_tasks: frozenset[str] = frozenset()
+        """The tasks whose end it waits for: an API process that stops ends a subscription before them."""
+        self._is_acknowledged = False
+
+    def is_news(self, notification: Json) -> bool:
+        """Take a notification, and return whether the client needs it."""
+        params = _object(notification.get("params"))
+        if notification["method"] == _ACKNOWLEDGED:
+            was_acknowledged, self._is_acknowledged = self._is_acknowledged, True
+            self.open_tasks = frozenset(_object(params.get("notifications")).get("taskIds") or ())
+            return not was_acknowledged
+        if notification["method"] == _TASK and params.get("status") in _ENDED_TASKS:
+            self.open_tasks -= {str(params.get("taskId"))}
+        return True
+
+
+def _body(method: str, message: Json) -> Json | None:
+    """Return the request that is sent for one of the client's; None if it has not the form of one."""
+    params = message.get("params") or {}
+    meta = _object(params).get("_meta") or {}
+    if not isinstance(params, dict) or not isinstance(meta, dict):
+        return None
+    if method == "tools/call":
+        meta = {_REQUEST_ID: uuid4().hex, **meta}
+    return {**message, "params": {**params, "_meta": meta} if meta else params}
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
 
 
 def _answer(status: int, content: bytes) -> Json:
