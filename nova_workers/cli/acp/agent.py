@@ -75,7 +75,7 @@ from nova_workers.cli.acp.session import EditorSession
 from nova_workers.cli.acp.tools import MODES, EditorTools
 from nova_workers.cli.acp.updates import StoredUpdates
 from nova_workers.client.client import NovaClient
-from nova_workers.contracts.http.wire import ThreadCreate, ThreadFork, ThreadView
+from nova_workers.contracts.http.wire import RunView, ThreadCreate, ThreadFork, ThreadView, TurnView
 from nova_workers.contracts.run_options import RunOptions
 
 _CWD: Final = "cwd"
@@ -113,7 +113,6 @@ class FleetAgent:
         self._shares_disk = shares_disk
         self._editor_name: str | None = None
         self._sessions: dict[str, EditorSession] = {}
-        self._skills: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._editor: Editor | None = None
         self.router = MessageRouter()
@@ -191,23 +190,32 @@ class FleetAgent:
 
     async def _load(self, request: LoadSessionRequest) -> LoadSessionResponse:
         session = await self._reopen(request)
-        await session.replay()
-        await self._take_up(session)
+        active = await self._active_run(session)
+        # The turn that goes on is shown as it goes on, from its beginning.
+        newest = None if active is None else await self._newest_turn(session)
+        depth = newest.depth if newest is not None and active is not None and newest.run_id == active.id else None
+        if depth is None or depth > 0:
+            await session.replay(None if depth is None else depth - 1)
+        if active is not None:
+            await session.show_prompt(active)
+            self._after_answer(session.take_up(active.id))
         return LoadSessionResponse(modes=_modes(session), config_options=[self._model_option(session)])
 
     async def _resume(self, request: ResumeSessionRequest) -> ResumeSessionResponse:
         session = await self._reopen(request)
-        turns = await self._client.threads.turns(session.id, limit=1)
-        session.from_depth = turns.items[0].depth + 1 if turns.items else None
-        await self._take_up(session)
+        newest, active = await self._newest_turn(session), await self._active_run(session)
+        session.from_depth = None if newest is None else newest.depth + 1
+        if active is not None:
+            steps = (await self._client.runs.timeline(active.id, limit=1)).step_count
+            self._after_answer(session.take_up(active.id, shown_steps=steps))
         return ResumeSessionResponse(modes=_modes(session), config_options=[self._model_option(session)])
 
     async def _fork(self, request: ForkSessionRequest) -> ForkSessionResponse:
         _check_cwd(request.cwd)
         thread = await self._client.threads.fork(request.session_id, ThreadFork())
         session = await self._open(thread, request.cwd, request.additional_directories, request.mcp_servers)
-        turns = await self._client.threads.turns(session.id, limit=1)
-        session.from_depth = turns.items[0].depth + 1 if turns.items else None
+        newest = await self._newest_turn(session)
+        session.from_depth = None if newest is None else newest.depth + 1
         return ForkSessionResponse(
             session_id=session.id, modes=_modes(session), config_options=[self._model_option(session)]
         )
@@ -247,7 +255,7 @@ class FleetAgent:
             instructions=instructions_of(self._editor_name, cwd, has_tools=bool(tools), shares_disk=self._shares_disk),
             native_tools=None if self._shares_disk else _WEB_TOOLS,
         )
-        message = message_of(request.prompt, self._skills)
+        message = message_of(request.prompt, session.skills)
         return PromptResponse(stop_reason=await session.prompt(message, text_of_prompt(request.prompt), options))
 
     async def _cancel(self, request: CancelNotification) -> None:
@@ -300,10 +308,13 @@ class FleetAgent:
         self._after_answer(self._introduce(session, thread.agent_id))
         return session
 
-    async def _take_up(self, session: EditorSession) -> None:
-        active = (await self._client.threads.get(session.id)).active_run_id
-        if active is not None:
-            self._after_answer(session.take_up(active))
+    async def _active_run(self, session: EditorSession) -> RunView | None:
+        run_id = (await self._client.threads.get(session.id)).active_run_id
+        return None if run_id is None else await self._client.runs.get(run_id)
+
+    async def _newest_turn(self, session: EditorSession) -> TurnView | None:
+        turns = (await self._client.threads.turns(session.id, limit=1)).items
+        return turns[0] if turns else None
 
     async def _introduce(self, session: EditorSession, agent_id: str) -> None:
         """Name the agent's skills as commands, and the tool servers that did not start."""
@@ -316,14 +327,14 @@ class FleetAgent:
             found = (await self._client.skills.list(limit=200)).items
         except Forbidden:
             return
-        self._skills = {skill.name: skill.description for skill in found if skill.name in names}
+        session.skills = {skill.name: skill.description for skill in found if skill.name in names}
         commands = [
             AvailableCommand(
                 name=name,
                 description=description,
                 input=AvailableCommandInput(UnstructuredCommandInput(hint="what to do with it")),
             )
-            for name, description in self._skills.items()
+            for name, description in session.skills.items()
         ]
         await self.editor.show(session.id, update_available_commands(commands))
 

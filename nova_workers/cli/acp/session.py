@@ -30,6 +30,7 @@ from nova_workers.cli.acp.updates import (
     StoredUpdates,
     kind_of,
     plan_of,
+    prompted,
     said,
     tasks_of,
     thought,
@@ -81,6 +82,8 @@ class EditorSession:
     stored: StoredUpdates
     model: str | None = None
     title: str | None = None
+    skills: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The agent's skills, which are its commands, with what they are for."""
     last_message: str | None = None
     """The newest message that the editor was shown."""
     from_depth: int | None = None
@@ -97,6 +100,8 @@ class EditorSession:
     """Held by the prompt that is being answered; others wait for it."""
     _cancels: int = 0
     _canceled: asyncio.Event = field(default_factory=asyncio.Event)
+    _handed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a question was left to the next prompt."""
 
     async def prompt(self, message: list[ContentBlock], text: str, options: RunOptions) -> StopReason:
         """Send a message, or answer the question that the agent asked, and show what follows.
@@ -110,18 +115,24 @@ class EditorSession:
             if cancels != self._cancels:
                 return "cancelled"
             self._canceled.clear()
-            asked, self._asked = self._asked, None
-            if asked is None or self._run is None or not await self._answered(asked, text):
+            is_answer = self._asked is not None and await self._answered(self._asked, text)
+            self._asked = None
+            if self._run is None or not is_answer:
                 body = RunCreate(message=message, model=self.model, **options.model_dump(exclude_unset=True))
                 run = await self.client.runs.create(body, thread_id=self.id)
                 self._run, self._cursor = (run.id, LiveUpdates(run.id)), EventCursor()
             return await self._until_canceled(*self._run)
 
-    async def take_up(self, run_id: str) -> None:
-        """Show what the thread's active run does, and answer what it asks: another process began it."""
+    async def take_up(self, run_id: str, *, shown_steps: int = 0) -> None:
+        """Show what the thread's active run does, and answer what it asks: another process began it.
+
+        Args:
+            run_id: The run.
+            shown_steps: How many of its steps the editor has.
+        """
         async with self._turn:
             self._canceled.clear()
-            self._run, self._cursor = (run_id, LiveUpdates(run_id)), EventCursor()
+            self._run, self._cursor = (run_id, LiveUpdates(run_id, shown_steps=shown_steps)), EventCursor()
             await self._until_canceled(*self._run)
 
     async def cancel(self) -> None:
@@ -148,25 +159,34 @@ class EditorSession:
         """Show a note that is no part of the conversation."""
         await self.editor.show(self.id, thought(text))
 
-    async def replay(self) -> None:
-        """Show the conversation from its beginning."""
-        async for message in self._unseen():
+    async def replay(self, to_depth: int | None = None) -> None:
+        """Show the conversation from its beginning, up to the turn at a depth."""
+        async for message in self._unseen(to_depth):
             for update in self.stored.replayed(message):
                 await self.editor.show(self.id, update)
 
+    async def show_prompt(self, run: RunView) -> None:
+        """Show the message of a run, as its editor did that sent it."""
+        for update in prompted(run.id, run.message):
+            await self.editor.show(self.id, update)
+
     async def _until_canceled(self, run_id: str, live: LiveUpdates) -> StopReason:
+        self._handed.clear()
         follow = asyncio.ensure_future(self._follow(run_id, live))
         canceled = asyncio.ensure_future(self._canceled.wait())
+        handed = asyncio.ensure_future(self._handed.wait())
         try:
-            await asyncio.wait({follow, canceled}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({follow, canceled, handed}, return_when=asyncio.FIRST_COMPLETED)
             if follow.done():
                 return follow.result()
+            if handed.done():
+                return "end_turn"
             await stop_tasks(self._tasks)
             await self._cancel_run(run_id)
             await asyncio.wait({follow}, timeout=_CANCELED_S)
             return "cancelled"
         finally:
-            await stop_tasks({follow, canceled})
+            await stop_tasks({follow, canceled, handed})
 
     async def _cancel_run(self, run_id: str) -> None:
         try:
@@ -187,8 +207,7 @@ class EditorSession:
                     case Step():
                         await self._show_details()
                     case Waiting(kind="user" | "approval" | "client_tool"):
-                        if await self._attend(run_id):
-                            return "end_turn"
+                        await self._attend(run_id)
                     case StreamError():
                         error = event
                     case StreamEnd(final=True):
@@ -213,12 +232,12 @@ class EditorSession:
                 continue
             await self.editor.show(self.id, plan_of(task))
 
-    async def _unseen(self) -> AsyncGenerator[MessageView]:
+    async def _unseen(self, to_depth: int | None = None) -> AsyncGenerator[MessageView]:
         cursor: str | None = None
         after, from_depth = self.last_message, self.from_depth if self.last_message is None else None
         while True:
             page = await self.client.threads.messages(
-                self.id, after=after, from_depth=from_depth, limit=_PAGE, cursor=cursor
+                self.id, after=after, from_depth=from_depth, to_depth=to_depth, limit=_PAGE, cursor=cursor
             )
             for message in page.items:
                 self.last_message = message.id
@@ -233,8 +252,8 @@ class EditorSession:
             self.title = title
             await self.editor.show(self.id, SessionInfoUpdate(session_update="session_info_update", title=title))
 
-    async def _attend(self, run_id: str) -> bool:
-        """Begin to answer what a run waits for. Return whether the next prompt answers it."""
+    async def _attend(self, run_id: str) -> None:
+        """Begin to answer what a run waits for."""
         run = await self.client.runs.get(run_id)
         for wait in run.waits:
             if wait.id in self._begun:
@@ -249,12 +268,15 @@ class EditorSession:
                 case AskUser() if wait.request.only_options and len(wait.request.options) <= _LONGEST_CHOICES:
                     self._begin(wait, self._ask_to_choose(wait, wait.request))
                 case AskUser():
-                    self._begun.add(wait.id)
-                    self._asked = wait
-                    await self.editor.show(self.id, said(_with_options(wait.request), wait.id))
+                    self._begin(wait, self._leave_to_prompt(wait, wait.request))
                 case _:
                     pass
-        return self._asked is not None
+
+    async def _leave_to_prompt(self, wait: WaitView, request: AskUser) -> None:
+        """Say a question as the agent would, and let the next prompt answer it."""
+        self._asked = wait
+        await self.editor.show(self.id, said(_with_options(request), wait.id))
+        self._handed.set()
 
     def _begin(self, wait: WaitView, work: Coroutine[None, None, None]) -> None:
         self._begun.add(wait.id)
@@ -283,9 +305,9 @@ class EditorSession:
         )
         allow = PermissionOption(option_id="allow", name="Allow", kind="allow_once")
         reject = PermissionOption(option_id="reject", name="Reject", kind="reject_once")
-        chosen = await self.editor.choose(self.id, call, [allow, reject])
-        if chosen is not None:
-            await self._answer(wait, RunAnswer(approve=chosen == "allow", wait_id=wait.id))
+        # A dialog that is closed permits nothing: what it asked is shown nowhere else.
+        chosen = await self._chosen(call, [allow, reject])
+        await self._answer(wait, RunAnswer(approve=chosen == "allow", wait_id=wait.id))
 
     async def _ask_to_choose(self, wait: WaitView, request: AskUser) -> None:
         call = ToolCallUpdate(tool_call_id=wait.tool_call_id, title=request.question, kind="other")
@@ -293,9 +315,20 @@ class EditorSession:
             PermissionOption(option_id=str(index), name=option, kind="allow_once")
             for index, option in enumerate(request.options)
         ]
-        chosen = await self.editor.choose(self.id, call, options)
-        if chosen is not None:
+        chosen = await self._chosen(call, options)
+        if chosen is None:
+            await self._leave_to_prompt(wait, request)
+        else:
             await self._answer(wait, RunAnswer(text=request.options[int(chosen)], wait_id=wait.id))
+
+    async def _chosen(self, call: ToolCallUpdate, options: list[PermissionOption]) -> str | None:
+        """Return the option that the person chose; None if the dialog was closed, or could not be shown."""
+        try:
+            chosen = await self.editor.choose(self.id, call, options)
+        except RequestError as error:
+            await self.note(f"The editor cannot ask: {error}\n")
+            return None
+        return chosen if chosen in {option.option_id for option in options} else None
 
     async def _ask_by_form(self, wait: WaitView, request: AskUser) -> None:
         field_ = ElicitationStringPropertySchema(
@@ -307,9 +340,15 @@ class EditorSession:
             message=_with_options(request) if not request.only_options else request.question,
             requested_schema=ElicitationSchema(properties={"answer": field_}, required=["answer"]),
         )
-        filled_in = await self.editor.fill_in(form)
-        text = "The person declined to answer." if filled_in is None else str(filled_in.get("answer", "")).strip()
-        await self._answer(wait, RunAnswer(text=text or "(no answer)", wait_id=wait.id))
+        try:
+            filled_in = await self.editor.fill_in(form) or {}
+        except RequestError as error:
+            await self.note(f"The editor cannot show a form: {error}\n")
+            filled_in = {}
+        if text := str(filled_in.get("answer") or "").strip():
+            await self._answer(wait, RunAnswer(text=text, wait_id=wait.id))
+        else:
+            await self._leave_to_prompt(wait, request)
 
     async def _answered(self, wait: WaitView, text: str) -> bool:
         """Answer a question with a prompt. Return whether it was still open.

@@ -13,9 +13,11 @@ from acp.schema import (
     AgentThoughtChunk,
     ContentToolCallContent,
     FileEditToolCallContent,
+    ImageContentBlock,
     PlanEntry,
     PlanEntryStatus,
     TerminalToolCallContent,
+    TextContentBlock,
     ToolCallLocation,
     ToolCallProgress,
     ToolCallStart,
@@ -86,8 +88,10 @@ def thought(text: str, message_id: str | None = None) -> AgentThoughtChunk:
 class LiveUpdates:
     """The updates of one run from its events, each of which it takes once, in order."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, *, shown_steps: int = 0) -> None:
+        """Take the run, and how many of its steps the editor has: of these there are no updates."""
         self._run_id = run_id
+        self._shown_steps = shown_steps
         self._text = RunText()
         self._shown = ""
         """What the editor has of the open text."""
@@ -99,6 +103,18 @@ class LiveUpdates:
         if self._text.repeats(event):
             return
         self._text.feed(event)
+        if not self._is_shown(event):
+            yield from self._of(event)
+
+    def _is_shown(self, event: Event) -> bool:
+        """Return whether the editor has what an event is."""
+        if self._shown_steps == 0:
+            return False
+        if isinstance(event, Step) and event.index >= self._shown_steps - 1:
+            self._shown_steps = 0
+        return True
+
+    def _of(self, event: Event) -> Iterator[Update]:
         match event:
             case Reasoning(agent=None, text=text):
                 yield thought(text, f"{self._run_id}-t{self._messages}")
@@ -185,11 +201,10 @@ class StoredUpdates:
         """Yield a message as a session shows it that is loaded."""
         for block in message.content:
             match block:
+                case {"type": "text" | "image"} if message.role == "user":
+                    yield from prompted(message.id, [block])
                 case {"type": "text", "text": str(text)} if text:
-                    yield _text_of(message, text)
-                case {"type": "image", "source": {"type": "base64"} as source} if message.role == "user":
-                    picture = image_block(source["data"], source["media_type"])
-                    yield UserMessageChunk(session_update="user_message_chunk", content=picture, message_id=message.id)
+                    yield said(text, message.id)
                 case {"type": "thinking", "thinking": str(text)} if text:
                     yield thought(text, f"{message.id}-t")
                 case {"type": "tool_use", "id": call_id, "name": name, "input": params}:
@@ -249,10 +264,17 @@ class StoredUpdates:
         return [change]
 
 
-def _text_of(message: MessageView, text: str) -> Update:
-    if message.role == "assistant":
-        return said(text, message.id)
-    return UserMessageChunk(session_update="user_message_chunk", content=text_block(text), message_id=message.id)
+def prompted(message_id: str, content: Sequence[ContentBlock]) -> Iterator[Update]:
+    """Yield what a person said."""
+    for block in content:
+        match block:
+            case {"type": "text", "text": str(text)} if text:
+                part: TextContentBlock | ImageContentBlock = text_block(text)
+            case {"type": "image", "source": {"type": "base64"} as source}:
+                part = image_block(source["data"], source["media_type"])
+            case _:
+                continue
+        yield UserMessageChunk(session_update="user_message_chunk", content=part, message_id=message_id)
 
 
 def title_of(tool_name: str, params: JsonObject) -> str:

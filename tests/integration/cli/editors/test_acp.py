@@ -141,6 +141,10 @@ async def test_a_run_goes_on_without_the_editor_and_the_next_one_finishes_it(
     async with _opened(fleet, again) as agent:
         await agent.load_session(cwd=str(tmp_path), session_id=made.session_id, mcp_servers=[])
         await until(lambda: again.text(made.session_id).endswith("Ok."))
+        # What was said before is there once, though the run goes on.
+        assert again.text(made.session_id) == "Wait. Ok."
+        (prompted,) = again.of(made.session_id, "user_message_chunk")
+        assert prompted.content.text == message.text
     results = [update for update in again.of(made.session_id, "tool_call_update") if update.tool_call_id == "c_late"]
     assert results[-1].status == "completed"
 
@@ -178,8 +182,23 @@ async def test_questions_permissions_cancels_and_options(
         results = json.dumps([update.model_dump(mode="json") for update in editor.of(session, "tool_call_update")])
         assert "Yes, please." in results
 
+        # A dialog that is closed leaves the question to the next prompt, and permits nothing.
+        editor.answers = [None]
+        closed = await agent.prompt(session, [text_block(script({"tool": choose}, {"say": " Well."}))])
+        assert (closed.stop_reason, editor.text(session)[-14:]) == ("end_turn", "Which?\n- a\n- b")
+        with pytest.raises(RequestError, match="options"):
+            await agent.prompt(session, [text_block("neither")])
+        assert (await agent.prompt(session, [text_block("a")])).stop_reason == "end_turn"
+        assert editor.text(session).endswith(" Well.")
+        editor.answers = [None]
+        listing = {"tool": {"name": "memory_list", "input": {}}}
+        await agent.prompt(session, [text_block(script(listing, {"say": " Refused."}))])
+        assert editor.text(session).endswith(" Refused.")
+        assert [update.status for update in editor.of(session, "tool_call_update")][-1] == "failed"
+
+        asked = len(editor.asked) + 1
         waits = asyncio.ensure_future(agent.prompt(session, [text_block(script({"tool": choose}, {"say": "no"}))]))
-        await until(lambda: len(editor.asked) == 3)
+        await until(lambda: len(editor.asked) == asked)
         await agent.cancel(session_id=session)
         assert (await waits).stop_reason == "cancelled"
 
