@@ -127,7 +127,7 @@ class EditorSession:
         """Show what the thread's active run does, and answer what it asks: another process began it.
 
         Args:
-            run_id: The run.
+            run_id: The active run of the thread.
             shown_steps: How many of its steps the editor has.
         """
         async with self._turn:

@@ -265,7 +265,7 @@ class StoredUpdates:
 
 
 def prompted(message_id: str, content: Sequence[ContentBlock]) -> Iterator[Update]:
-    """Yield what a person said."""
+    """Yield the text and the images of what a person said."""
     for block in content:
         match block:
             case {"type": "text", "text": str(text)} if text:
