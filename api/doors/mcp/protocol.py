@@ -15,6 +15,7 @@ from mcp.types import (
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     PARSE_ERROR,
     Notification,
+    PaginatedRequestParams,
     RequestParams,
 )
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
@@ -25,6 +26,7 @@ from nova_workers.base.errors import NovaError
 from nova_workers.contracts.bodies import Problem
 
 from ...errors import MalformedRequest, problem
+from ...pagination import PageRequest
 
 PATH: Final = "/mcp"
 TASKS: Final = "io.modelcontextprotocol/tasks"
@@ -96,17 +98,20 @@ def need_tasks(context: Context) -> None:
         )
 
 
-def check_task_header(context: Context, task_id: str) -> None:
-    """Refuse a request over HTTP whose `Mcp-Name` is not its task, which the SDK checks for other methods.
+def check_task_header(request: Request, task_id: str) -> None:
+    """Refuse a request whose `Mcp-Name` is not its task, which the SDK checks for other methods.
 
     Raises:
         MCPError: It is missing, or another one.
     """
-    if context.request is None:
-        return
-    named = context.request.headers.getlist(MCP_NAME_HEADER)
+    named = request.headers.getlist(MCP_NAME_HEADER)
     if len(named) != 1 or decode_header_value(named[0]) != task_id:
         raise MCPError(HEADER_MISMATCH, "The header Mcp-Name must be the taskId of the request.")
+
+
+def paging(params: PaginatedRequestParams | None, limit: int) -> PageRequest:
+    """Return what a request for a list asks for."""
+    return PageRequest(None if params is None else params.cursor, limit)
 
 
 def refused(error: NovaError) -> MCPError:

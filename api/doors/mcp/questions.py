@@ -88,10 +88,11 @@ def _form(wait: WaitView) -> dict[str, Any]:
 
 
 def _answer(wait: WaitView, given: ElicitResult, by: str) -> RunAnswer:
-    content = given.content or {}
+    content = {name: value for name, value in (given.content or {}).items() if value and str(value).strip()}
     is_question = isinstance(wait.request, AskUser)
-    if given.action != "accept":
-        # Who dismisses a question is not asked again, as a client shows each request once. So this is an answer too.
+    if given.action != "accept" or not content:
+        # Who dismisses a question, or sends an empty form, is not asked again, as a client shows each request once. So
+        # this is an answer too.
         if is_question:
             return RunAnswer(wait_id=wait.id, text=_DECLINED, by=by)
         return RunAnswer(wait_id=wait.id, approve=False, by=by)

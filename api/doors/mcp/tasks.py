@@ -1,11 +1,11 @@
 """Tasks of the protocol: each is a run, so any process answers for it, and a restart loses none."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
 
-import anyio
 from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
@@ -19,6 +19,7 @@ from mcp.types import (
 from pydantic import TypeAdapter, ValidationError
 
 from nova_workers.base.errors import Conflict, InvalidInput, NotFound
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.domain.streams.rules.wire import LiveEvent
@@ -38,7 +39,6 @@ from .questions import answers_to, input_requests, open_questions
 from .results import fault_of, progress_of, result_of
 from .runs import Runs, never, runs_of
 
-_STATUS = {"succeeded": "completed", "failed": "completed", "canceled": "cancelled"}
 _CHANGES = frozenset({"stream_start", "waiting", "provider_unavailable", "stream_end"})
 """Events after which a task may look different."""
 _DONE: dict[str, Any] = {"resultType": "complete"}
@@ -80,9 +80,9 @@ async def detailed_task(runs: Runs, run: RunView, *, task_id: str, with_question
         return task | {"status": "failed", "statusMessage": fault.error.message, "error": error}
     if run.status == "canceled":
         return task | {"status": "cancelled", "statusMessage": "The run was canceled."}
-    if run.status in _STATUS:
+    if run.status in ENDED_RUNS:
         result = result_of(run, await runs.files(run)).model_dump(by_alias=True, mode="json", exclude_none=True)
-        return task | {"status": _STATUS[run.status], "result": result}
+        return task | {"status": "completed", "result": result}
     if with_questions and (requests := input_requests(run)):
         return task | {"status": "input_required", "inputRequests": requests, "statusMessage": run.waiting_for or ""}
     return task | {"statusMessage": _message(run)}
@@ -105,7 +105,7 @@ async def update_task(context: Context, params: TaskUpdateParams) -> dict[str, A
         raise InvalidInput("inputResponses must have results of elicitations.", field="inputResponses") from error
     for answer in answers:
         try:
-            await runs.answer(run.id, answer)
+            await runs.door.answer(run.id, answer)
         except Conflict:
             # Another answer came first, or the run has ended.
             continue
@@ -139,11 +139,13 @@ async def listen(context: Context, params: SubscriptionsListenRequestParams) -> 
             ),
             related_request_id=context.request_id,
         )
-        # Two tasks do not write into one stream at once.
-        turn = anyio.Lock()
-        async with anyio.create_task_group() as group:
-            for task_id in followed:
-                group.start_soon(TaskFollower(context, runs, task_id, meta, turn).follow)
+        followers = [TaskFollower(context, runs, task_id, meta) for task_id in followed]
+        following = [asyncio.create_task(follower.follow()) for follower in followers]
+        try:
+            # Unlike a group of tasks, this raises the first error as it is: it has a form of the protocol's.
+            await asyncio.gather(*following)
+        finally:
+            await stop_tasks(following)
     return SubscriptionsListenResult(_meta=meta)
 
 
@@ -152,20 +154,23 @@ class TaskFollower:
 
     idle_every_s = 3_600.0
 
-    def __init__(self, context: Context, runs: Runs, task_id: str, meta: dict[str, Any], turn: anyio.Lock) -> None:
+    def __init__(self, context: Context, runs: Runs, task_id: str, meta: dict[str, Any]) -> None:
         self._context = context
         self._runs = runs
         self._task_id = task_id
         self._meta = meta
-        self._turn = turn
         self._sent: dict[str, Any] | None = None
 
     async def follow(self) -> None:
-        """Send the present state, and each further one until the task has ended or the process stops."""
-        while (run := await self._send()).status not in ENDED_RUNS:
-            # A run that joined another one ends; the other one goes on.
-            if await self._runs.follow(run.id, self) != "over":
-                return
+        """Send the present state, and each further one until the task has ended, is deleted, or the process stops."""
+        try:
+            while (run := await self._send()).status not in ENDED_RUNS:
+                # A run that joined another one ends; the other one goes on.
+                if await self._runs.door.watch(run.id, self) != "over":
+                    return
+        except NotFound:
+            # Its thread was deleted. The other tasks go on.
+            return
 
     async def on_events(self, events: Sequence[LiveEvent]) -> None:
         """Send the state if one of the events may have changed it."""
@@ -185,18 +190,18 @@ class TaskFollower:
         task = await detailed_task(self._runs, run, task_id=self._task_id, with_questions=asks)
         if task != self._sent:
             self._sent = task
-            async with self._turn:
-                await self._context.session.send_notification(
-                    TaskNotification(params=task | {"_meta": self._meta}),  # pyright: ignore[reportArgumentType] - any is sent
-                    related_request_id=self._context.request_id,
-                )
+            await self._context.session.send_notification(
+                TaskNotification(params=task | {"_meta": self._meta}),  # pyright: ignore[reportArgumentType] - any is sent
+                related_request_id=self._context.request_id,
+            )
         return run
 
 
 def _admitted(context: Context, task_id: str) -> Runs:
+    runs = runs_of(context)
     need_tasks(context)
-    check_task_header(context, task_id)
-    return runs_of(context)
+    check_task_header(runs.door.request, task_id)
+    return runs
 
 
 def _wanted(params: SubscriptionsListenRequestParams) -> list[str]:

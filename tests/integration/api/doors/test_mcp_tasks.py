@@ -8,6 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from api.doors.service import Door
+from api.streaming.following import Ending, Follower
+from nova_workers.base.errors import NovaError, Unavailable, missing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError
@@ -100,6 +103,17 @@ async def test_a_client_that_shows_no_questions_gets_them_in_words(api: Api, wor
     assert answered["structuredContent"]["status"] == "queued"
 
 
+async def test_an_empty_form_is_no_answer(api: Api, worker: ManualWorker) -> None:
+    client, run_id, turn = await begun(api, worker)
+    await turn.suspend("I must ask.", QUESTION)
+    [wait_id] = (await client.task(run_id))["inputRequests"]
+    empty = {wait_id: {"action": "accept", "content": {"answer": " "}}}
+    await client.call("tasks/update", {"taskId": run_id, "inputResponses": empty})
+    async with worker.database.connection() as connection:
+        [row] = await connection.fetch("SELECT answer FROM run_waits WHERE id = :id", id=wait_id)
+    assert "declined" in str(row["answer"])
+
+
 async def test_a_canceled_task_stays_so(api: Api, worker: ManualWorker) -> None:
     client, run_id, turn = await begun(api, worker)
     for _ in range(2):
@@ -171,6 +185,30 @@ async def test_a_subscription_sends_each_state_to_the_end(api: Api, worker: Manu
     assert told[-1] == "completed"
     assert all(state["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == 1 for state in states)
     assert end["result"]["resultType"] == "complete"
+
+
+async def test_a_task_that_is_gone_ends_alone_and_an_outage_the_subscription(
+    api: Api, worker: ManualWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, kept, turn = await begun(api, worker)
+    gone = (await client.tool("ask_nova", message="hello")).result["taskId"]
+    watch = Door.watch
+    error: NovaError = missing("run", gone)
+    await turn.finish("Hello!")
+
+    async def fail(self: Door, run_id: str, follower: Follower) -> Ending:
+        if run_id == gone:
+            raise error
+        return await watch(self, run_id, follower)
+
+    monkeypatch.setattr(Door, "watch", fail)
+    wanted = {"notifications": {"taskIds": [gone, kept]}}
+    reply = await client.call("subscriptions/listen", wanted)
+    assert reply.result["resultType"] == "complete"
+    assert reply.notifications[-1]["params"]["status"] == "completed"
+    error = Unavailable("The database does not answer.")
+    reply = await client.call("subscriptions/listen", wanted)
+    assert (reply.error["code"], reply.error["data"]["code"]) == (-32603, "unavailable")
 
 
 async def test_another_tenant_has_none_of_it(api: Api, worker: ManualWorker, other_tenant: Tenant) -> None:
