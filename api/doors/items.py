@@ -154,6 +154,10 @@ def items_of(turn: TurnContents) -> tuple[Item, ...]:
             items.extend(_response(turn, owner, step, message.content))
             items.extend(_calls(turn, owner, calls[step], waits))
             items.extend(_files(turn, step))
+    # Those of a step that has no response yet, or never: of a run that failed or was canceled after them.
+    responded = {_step(message) for message in said if message.kind == "response"}
+    if turn.steps not in responded:
+        items.extend(_files(turn, turn.steps))
     return tuple(items)
 
 

@@ -14,11 +14,11 @@ from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.http.history import MAX_HITS, Moment, SearchQuery
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, RunAnswer
-from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.search.sql.messages import MessageFilter
-from nova_workers.ledger.visibility import all_tenants
 
 from ...errors import problem
+from ...pagination import PageRequest
+from ...routes.workspace.search import found_messages
 from .protocol import Context, is_modern, reason_of, takes_questions, takes_tasks
 from .questions import answers_to, input_requests, open_questions
 from .results import progress_of, result_of
@@ -64,7 +64,7 @@ class AskArguments(_Arguments):
 class ListAgentsArguments(_Arguments):
     """What ``list_agents`` takes."""
 
-    after: Annotated[AgentId | None, Field(description="Only agents after this one.")] = None
+    cursor: Annotated[str | None, Field(max_length=1_000, description="`next_cursor` of the result before.")] = None
 
 
 class GetRunArguments(_Arguments):
@@ -165,7 +165,7 @@ async def _resumed(runs: Runs, agent_id: str, params: CallToolRequestParams) -> 
     }
     for answer in answers_to(run, responses, by=runs.caller.key_name):
         try:
-            run = await runs.answer(run.id, answer)
+            run = await runs.door.answer(run.id, answer)
         except Conflict:
             # The same request again, whose first result was lost; or another answer came first.
             run = await runs.get(run.id)
@@ -181,7 +181,7 @@ async def _answer(context: Context, arguments: Mapping[str, Any]) -> CallToolRes
     runs, given = runs_of(context), AnswerArguments.model_validate(arguments)
     run = await runs.get(given.run_id)
     answer = RunAnswer(wait_id=given.wait_id, text=given.text, approve=given.approve, by=runs.caller.key_name)
-    return await _result(runs, await _settled(context, runs, await runs.answer(run.id, answer), given.wait_s))
+    return await _result(runs, await _settled(context, runs, await runs.door.answer(run.id, answer), given.wait_s))
 
 
 async def _cancel(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
@@ -190,8 +190,7 @@ async def _cancel(context: Context, arguments: Mapping[str, Any]) -> CallToolRes
 
 async def _list_agents(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
     runs, given = runs_of(context), ListAgentsArguments.model_validate(arguments)
-    runs.need("runs")
-    rows = await runs.state.services.agents.list(runs.caller.tenant_id, after=given.after, limit=MAX_LISTED + 1)
+    page = await runs.agents(PageRequest(given.cursor, MAX_LISTED))
     agents = [
         {
             "id": agent.id,
@@ -199,26 +198,20 @@ async def _list_agents(context: Context, arguments: Mapping[str, Any]) -> CallTo
             "description": agent.spec.description,
             "tool": f"{ASK}{agent.id}",
         }
-        for agent in rows[:MAX_LISTED]
+        for agent in page.items
     ]
     text = "\n".join(f"{agent['tool']}: {agent['name']}. {agent['description']}" for agent in agents)
-    more = agents[-1]["id"] if len(rows) > MAX_LISTED else None
     return CallToolResult(
         content=[TextContent(text=text or "There is no agent.")],
-        structured_content={"agents": agents, "next_after": more},
+        structured_content={"agents": agents, "next_cursor": page.next_cursor},
     )
 
 
 async def _search(context: Context, arguments: Mapping[str, Any]) -> CallToolResult:
     runs, given = runs_of(context), SearchArguments.model_validate(arguments)
     runs.need("runs")
-    tenant_id, services = runs.caller.tenant_id, runs.state.services
-    async with services.database.connection() as connection:
-        await refuse_former_id(connection, tenant_id, given.agent_id)
-    which = MessageFilter(tenant_id, given.agent_id, since=given.since, until=given.until)
-    # Policies would keep Postgres from using the index of words, as with `GET /v1/search`.
-    with all_tenants():
-        found = await services.history.search(which, given.query, limit=given.limit)
+    which = MessageFilter(runs.caller.tenant_id, given.agent_id, since=given.since, until=given.until)
+    found = await found_messages(runs.state, which, given.query, limit=given.limit)
     text = "\n\n".join(
         f"{hit.said_at:%Y-%m-%d %H:%M} {hit.role} in {hit.thread_id} of {hit.agent_id}:\n{hit.excerpt}"
         for hit in found.items

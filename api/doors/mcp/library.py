@@ -34,8 +34,7 @@ from nova_workers.domain.skills import sql as skills
 from nova_workers.domain.threads.sql import lineage
 from nova_workers.domain.threads.sql.records import get_thread, list_threads
 
-from ...pagination import PageRequest
-from .protocol import Context
+from .protocol import Context, paging
 from .runs import Runs, runs_of
 
 Kind = Literal["threads", "notes", "files"]
@@ -73,8 +72,7 @@ async def list_resources(context: Context, params: PaginatedRequestParams | None
     """
     runs = runs_of(context)
     kinds: list[Kind] = [kind for kind, scope in _SCOPES.items() if runs.may(scope)]
-    paging = PageRequest(None if params is None else params.cursor, _PAGE)
-    listing = paging.of_pairs(runs.caller.tenant_id, "mcp_resources", str, str)
+    listing = paging(params, _PAGE).of_pairs(runs.caller.tenant_id, "mcp_resources", str, str)
     kind, before = (kinds[0] if kinds else None, None) if listing.key is None else (listing.key[0], listing.key[1])
     if kind not in kinds:
         return ListResourcesResult(resources=[])
@@ -126,8 +124,7 @@ async def list_prompts(context: Context, params: PaginatedRequestParams | None) 
     runs = runs_of(context)
     if not runs.may("workspace"):
         return ListPromptsResult(prompts=[])
-    paging = PageRequest(None if params is None else params.cursor, _PAGE)
-    listing = paging.of(runs.caller.tenant_id, "mcp_prompts", str)
+    listing = paging(params, _PAGE).of(runs.caller.tenant_id, "mcp_prompts", str)
     async with runs.state.services.database.connection() as connection:
         rows = await skills.list_skills(connection, runs.caller.tenant_id, after=listing.key, limit=listing.rows)
     page = listing.page(rows, lambda skill: skill.name)

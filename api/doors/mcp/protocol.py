@@ -110,7 +110,7 @@ def check_task_header(request: Request, task_id: str) -> None:
 
 
 def paging(params: PaginatedRequestParams | None, limit: int) -> PageRequest:
-    """Return what a request for a list asks for."""
+    """Return the page that a request for a list asks for."""
     return PageRequest(None if params is None else params.cursor, limit)
 
 

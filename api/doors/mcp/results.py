@@ -8,10 +8,10 @@ from mcp.types import INTERNAL_ERROR, CallToolResult, ContentBlock, ResourceLink
 from pydantic import BaseModel, Field
 
 from nova_workers.base.vocabulary import ENDED_RUNS
-from nova_workers.contracts.deliveries import SentFileView
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskUser
 
+from ..items import FileItem
 from .questions import describe, open_questions
 
 _FAULTS_OF_THE_FLEET = frozenset({"engine_error", "unknown", "worker_lost"})
@@ -45,7 +45,7 @@ class RunOutcome(BaseModel):
 OUTCOME_SCHEMA = RunOutcome.model_json_schema(mode="serialization")
 
 
-def result_of(run: RunView, files: Sequence[SentFileView] = ()) -> CallToolResult:
+def result_of(run: RunView, files: Sequence[FileItem] = ()) -> CallToolResult:
     """Return the result of a call that waits for a run.
 
     Args:
@@ -102,7 +102,7 @@ def progress_of(run: RunView, tool: str | None = None) -> str:
     return f"{run.status}: {run.waiting_for}" if run.waiting_for else run.status
 
 
-def _link(file: SentFileView) -> ContentBlock:
+def _link(file: FileItem) -> ContentBlock:
     return ResourceLink(
         uri=f"nova://files/{file.id}",
         name=file.name,

@@ -10,26 +10,20 @@ from starlette.requests import Request
 from nova_workers.base.errors import IllegalTransition, InvalidInput
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
-from nova_workers.contracts.deliveries import SentFileView
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import Scope
-from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.contracts.waits import RunAnswer
-from nova_workers.domain.files.sql import list_files
-from nova_workers.domain.threads.sql.records import get_thread
+from nova_workers.contracts.http.wire import AgentView, RunView, StatelessRunCreate
 
 from ...auth import Caller, caller_of
+from ...pagination import PageRequest
 from ...state import ApiState, state_of
-from ...streaming.following import Ending, Follower
 from ...workers import name_missing_worker
-from ..items import ToolCallItem, ToolResultItem
+from ..items import FileItem, ToolCallItem, ToolResultItem
 from ..service import Door
 from .protocol import Context
 
 PROGRESS_EVERY_S = 10.0
 """Clients end a call of which they hear nothing for 60 s, by default."""
-
-MAX_FILES = 50
-"""Most files that a result links to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +63,7 @@ class Runs:
             message: The text.
             agent_id: Who gets it.
             thread_id: The conversation to continue; a new one without it.
-            request_id: Names the request: a repetition returns the first run.
+            request_id: Names the request of this key: a repetition returns the first run.
 
         Raises:
             NotFound: There is no such agent, or no such thread.
@@ -78,11 +72,28 @@ class Runs:
         self.need("runs")
         addressee = {"agent_id": agent_id}
         if thread_id is not None:
-            await self._check_agent(thread_id, agent_id)
+            if (thread := await self.door.thread(thread_id)).agent_id != agent_id:
+                raise InvalidInput(
+                    f"The thread {thread_id!r} is one of {thread.agent_id!r}. Use its tool, or leave out thread_id.",
+                    field="thread_id",
+                )
             addressee = {"thread_id": thread_id}
         body = StatelessRunCreate.model_validate({"message": message, **addressee})
-        begun = await self.door.submit(body, key=self.door.key(request_id, body))
+        # Models choose names such as "1": another person's in the same tenant are other requests.
+        named = None if request_id is None else f"{self.caller.key_id} {request_id}"
+        begun = await self.door.submit(body, key=self.door.key(named, body))
         return await self.get(begun.run_id)
+
+    async def agents(self, paging: PageRequest) -> Page[AgentView]:
+        """Return a page of the agents that the key may send messages to, by their ids.
+
+        Raises:
+            InvalidCursor: The cursor is none of this list.
+        """
+        self.need("runs")
+        listing = paging.of(self.caller.tenant_id, "mcp_agents", str)
+        rows = await self.state.services.agents.list(self.caller.tenant_id, after=listing.key, limit=listing.rows)
+        return listing.page(rows, lambda agent: agent.id)
 
     async def get(self, run_id: str) -> RunView:
         """Return a run, or the one that it joined.
@@ -117,13 +128,11 @@ class Runs:
             await stop_tasks((waiting,))
         return found if is_settled(found) else await self.get(run.id)
 
-    async def files(self, run: RunView) -> Sequence[SentFileView]:
-        """Return the files that a run sent, if it has ended and the key may read files; the newest of very many."""
+    async def files(self, run: RunView) -> Sequence[FileItem]:
+        """Return the files that a run sent, if it has ended and the key may read files."""
         if run.status not in ENDED_RUNS or not self.may("workspace"):
             return ()
-        async with self.state.services.database.connection() as connection:
-            sent = await list_files(connection, self.caller.tenant_id, thread_id=run.thread_id, limit=MAX_FILES)
-        return [file for file in reversed(sent) if file.run_id == run.id]
+        return [item for item in await self.door.items(run.id) if isinstance(item, FileItem)]
 
     async def activity(self, run: RunView) -> str | None:
         """Return the tool that a run executes, if there is one."""
@@ -133,17 +142,6 @@ class Runs:
         done = {item.call_id for item in items if isinstance(item, ToolResultItem)}
         calls = [item.tool_name for item in items if isinstance(item, ToolCallItem) and item.call_id not in done]
         return calls[-1] if calls else None
-
-    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Answer a question of a run, or permit or refuse a call, and return the run.
-
-        Raises:
-            NotFound: There is no such run.
-            Conflict: It was answered before, the run does not wait, or it waits for several and none is named.
-            InvalidInput: The answer does not fit.
-        """
-        self.need("runs")
-        return await self.door.answer(run_id, answer)
 
     async def cancel(self, run_id: str) -> RunView:
         """Cancel a run, and return it. One that has ended stays as it is.
@@ -159,23 +157,6 @@ class Runs:
         except IllegalTransition:
             # It has ended meanwhile.
             return await self.get(run_id)
-
-    async def follow(self, run_id: str, follower: Follower) -> Ending:
-        """Pass the events of a run to a follower, until the final one. Return why it ended.
-
-        Raises:
-            NotFound: There is no such run.
-        """
-        return await self.door.watch(run_id, follower)
-
-    async def _check_agent(self, thread_id: str, agent_id: str) -> None:
-        async with self.state.services.database.connection() as connection:
-            thread = await get_thread(connection, self.caller.tenant_id, thread_id)
-        if thread.agent_id != agent_id:
-            raise InvalidInput(
-                f"The thread {thread_id!r} is one of {thread.agent_id!r}. Use its tool, or leave out thread_id.",
-                field="thread_id",
-            )
 
 
 def runs_of(context: Context) -> Runs:

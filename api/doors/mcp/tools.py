@@ -8,7 +8,6 @@ from pydantic import BaseModel
 from nova_workers.contracts.http.history import SearchResult
 from nova_workers.contracts.http.wire import AgentView
 
-from ...pagination import PageRequest
 from .calls import (
     ASK,
     MAX_LISTED,
@@ -19,7 +18,7 @@ from .calls import (
     ListAgentsArguments,
     SearchArguments,
 )
-from .protocol import Context
+from .protocol import Context, paging
 from .results import OUTCOME_SCHEMA
 from .runs import runs_of
 
@@ -84,11 +83,9 @@ async def list_tools(context: Context, params: PaginatedRequestParams | None) ->
     runs = runs_of(context)
     if not runs.may("runs"):
         return ListToolsResult(tools=[])
-    paging = PageRequest(None if params is None else params.cursor, MAX_LISTED)
-    listing = paging.of(runs.caller.tenant_id, "mcp_tools", str)
-    rows = await runs.state.services.agents.list(runs.caller.tenant_id, after=listing.key, limit=listing.rows)
-    page = listing.page(rows, lambda agent: agent.id)
-    fixed = _FIXED if listing.key is None else ()
+    wanted = paging(params, MAX_LISTED)
+    page = await runs.agents(wanted)
+    fixed = _FIXED if wanted.cursor is None else ()
     return ListToolsResult(tools=[*fixed, *map(_tool, page.items)], next_cursor=page.next_cursor)
 
 

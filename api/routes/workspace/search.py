@@ -13,7 +13,7 @@ from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import AgentIdQuery
-from ...state import State
+from ...state import ApiState, State
 
 router = APIRouter(prefix="/v1/search", tags=["search"], route_class=StrictRoute)
 
@@ -35,9 +35,20 @@ async def search_conversations(
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Most messages.")] = 10,
 ) -> SearchResult:
     """Search messages of people and agents, best first. There is no next page: change the query, or give a period."""
-    which = MessageFilter(caller.tenant_id, agent_id, since=since, until=until)
+    return await found_messages(
+        state, MessageFilter(caller.tenant_id, agent_id, since=since, until=until), q, limit=limit
+    )
+
+
+async def found_messages(state: ApiState, which: MessageFilter, query: str, *, limit: int) -> SearchResult:
+    """Return the messages of the filter's tenant that match a query best.
+
+    Raises:
+        AgentRenamed: The filter's agent has another id now.
+        InvalidInput: The period ends before it begins.
+    """
     async with state.services.database.connection() as connection:
-        await refuse_former_id(connection, caller.tenant_id, agent_id)
+        await refuse_former_id(connection, which.tenant_id, which.agent_id)
     # Policies would keep Postgres from using the index of words: its operator is not known to be free of leaks.
     with all_tenants():
-        return await state.services.history.search(which, q, limit=limit)
+        return await state.services.history.search(which, query, limit=limit)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from api.doors.mcp import library, tools
+from api.doors.mcp import calls, library, tools
 from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.engine import EngineError
 from nova_workers.domain.files.sql import add_file
 from tests.integration.api.conftest import Api
 from tests.integration.api.doors.mcp_requests import BOTH, McpRequests, begun
@@ -88,6 +89,40 @@ async def test_lists_come_in_pages(api: Api, monkeypatch: pytest.MonkeyPatch) ->
     names = [tool["name"] for tool in await _all(client, "tools")]
     agents = (await api.http.get("/v1/agents")).json()["items"]
     assert names[5:] == [f"ask_{agent['id']}" for agent in agents]
+    monkeypatch.setattr(calls, "MAX_LISTED", 1)
+    listed: list[Any] = []
+    more: dict[str, str] = {}
+    while more or not listed:
+        page = (await client.tool("list_agents", None, **more)).result["structuredContent"]
+        listed += page["agents"]
+        more = {"cursor": page["next_cursor"]} if page["next_cursor"] else {}
+    assert [agent["tool"] for agent in listed] == names[5:]
+    refused = (await client.tool("list_agents", cursor="nova")).result
+    assert (refused["isError"], refused["structuredContent"]["field"]) == (True, "cursor")
+
+
+async def test_a_result_has_the_files_of_its_run_however_many_came_later(api: Api, worker: ManualWorker) -> None:
+    client, run_id, turn = await begun(api, worker)
+    thread_id = turn.claim.thread_id
+    sent = [await _send_file(api, worker, thread_id, run_id)]
+    # A run that fails after it sent a file has no response after it.
+    await turn.commit("Here it is.")
+    sent.append(await _send_file(api, worker, thread_id, run_id))
+    await turn.finish("", "failed", error=EngineError("model_error", "It refused.", retryable=False))
+    later = (await client.tool("ask_nova", message="more", thread_id=thread_id)).result["taskId"]
+    turn = await worker.claim(thread_id)
+    last = [await _send_file(api, worker, thread_id, later) for _ in range(51)]
+    await turn.finish("Hello!")
+    for task_id, files in ((run_id, sent), (later, last)):
+        links = (await client.task(task_id))["result"]["content"][1:]
+        assert [link["uri"] for link in links] == [f"nova://files/{file_id}" for file_id in files]
+
+
+async def _send_file(api: Api, worker: ManualWorker, thread_id: str, run_id: str) -> str:
+    sender = Sender(tenant_id=api.tenant.id, agent_id="nova", thread_id=thread_id, run_id=run_id)
+    async with worker.database.connection() as connection:
+        file = await add_file(connection, sender, name="a", media_type="text/plain", caption=None, content=b"a")
+    return file.id
 
 
 async def _uris(client: McpRequests) -> set[str]:

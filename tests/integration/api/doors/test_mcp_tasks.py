@@ -229,6 +229,11 @@ async def test_a_call_with_the_same_id_has_the_same_run(api: Api) -> None:
     assert made[0]["taskId"] == made[1]["taskId"]
     other = (await client.tool("ask_nova", message="another", request_id="order 4711 ✓")).result
     assert other["isError"]
+    # Another key's request is another one, whatever its model called it.
+    key = (await api.http.post("/v1/keys", json={"name": "other", "scopes": ["runs"]})).json()["key"]
+    async with api.client(key) as http:
+        theirs = (await McpRequests(http, TASKS).tool("ask_nova", message="hello", request_id="order 4711 ✓")).result
+    assert theirs["taskId"] != made[0]["taskId"]
     meta = {"nova-workers/request-id": "7"}
     made = [(await client.tool("ask_nova", meta, message="hello")).result for _ in range(2)]
     assert made[0]["taskId"] == made[1]["taskId"]
