@@ -407,7 +407,7 @@ class Door:
             return await write_state(connection, self.caller.tenant_id, thread_id, change.state, version=change.version)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Answer a question of a run, or permit or refuse a call. The first answer counts, and is in the audit log.
+        """Answer a question of a run, or permit or refuse a call. The same may be given again. It is in the audit log.
 
         Raises:
             NovaError: As `Waiting.answer`.

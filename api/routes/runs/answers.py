@@ -50,7 +50,7 @@ async def list_open_waits(
 
 @router.post("/runs/{run_id}/answers", responses=problems(404, 409, body=True))
 async def answer_run(run_id: RunIdPath, body: RunAnswer, caller: RunsCaller, state: State) -> RunView:
-    """Answer a waiting run's question, or permit or refuse a call. The first answer counts."""
+    """Answer a waiting run's question, or permit or refuse a call. The same answer may be given again."""
     return await state.services.waiting.answer(caller.tenant_id, run_id, body.wait_id, body)
 
 

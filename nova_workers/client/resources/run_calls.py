@@ -93,7 +93,7 @@ class RunCalls:
         return await self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Answer a waiting run. `IllegalTransition` if it was answered already."""
+        """Answer a waiting run. `IllegalTransition` if it has another answer already."""
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
 
     async def give_results(self, run_id: str, results: ToolResults) -> RunView:

@@ -11,7 +11,7 @@ import orjson
 import structlog
 
 from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
-from nova_workers.contracts.content import ContentBlock, storable, text_block, text_of
+from nova_workers.contracts.content import ContentBlock, JsonObject, storable, text_block, text_of
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import (
     ANSWERABLE,
@@ -63,20 +63,25 @@ class Waiting:
     async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> RunView:
         """Answer a wait of a run, and return the run.
 
+        The answer that a wait has is taken again, so that a request may be repeated.
+
         Args:
             tenant_id: The run's tenant.
-            wait_id: The wait; may be None if only one wait can be answered.
+            wait_id: The wait; may be None if only one wait can be answered, or if the run had only one.
             answer: Text for a question, a decision for an approval.
 
         Raises:
             NotFound: No such run.
             Conflict: Several waits can be answered and `wait_id` is None.
-            IllegalTransition: The wait was answered before, or the run does not wait.
+            IllegalTransition: The wait has another answer already, or the run does not wait.
             InvalidInput: The answer does not fit the request.
         """
         while True:
-            wait = await self._find(tenant_id, run_id, wait_id)
+            wait = await self._find(tenant_id, run_id, wait_id, answer)
             name_outcome(f"/v1/runs/{run_id}", run_id=run_id, wait_id=wait.id)
+            if wait.status != "open":
+                async with self._work.database.connection() as connection:
+                    return await get_run(connection, tenant_id, run_id)
             run = await self._try_answer(wait, answer)
             if run is not None:
                 return run
@@ -138,7 +143,8 @@ class Waiting:
         except _Changed:
             return None
 
-    async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
+    async def _find(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> Wait:
+        """Return the wait that an answer is for: an open one, or one that has this answer."""
         async with self._work.database.connection() as connection:
             waits = await ledger.find_wait(connection, tenant_id, run_id, wait_id)
             status = None if waits else await run_status(connection, tenant_id, run_id)
@@ -149,6 +155,9 @@ class Waiting:
             raise IllegalTransition(f"Run {run_id!r} {problem}; it is {status}.", status=status)
         fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
         if not fitting:
+            past = [wait for wait in waits if wait.request.kind in ANSWERABLE]
+            if len(past) == 1 and past[0].status == "resolved" and past[0].answer == _record_of(answer):
+                return past[0]
             problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
             if any(wait.status == "open" and isinstance(wait.request, CallClientTool) for wait in waits):
                 problem = f"waits for results of its caller's tools; give them with POST /v1/runs/{run_id}/tool-results"
@@ -247,10 +256,14 @@ async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:
         )
 
 
-def _answered(wait: Wait, answer: Answer) -> Resolution:
+def _record_of(answer: Answer) -> JsonObject:
+    """Return the record of an answer."""
     record = answer.model_dump(mode="json", include={"text", "approve", "by"}, exclude_none=True)
-    if answer.remember:
-        record["remember"] = True
+    return {**record, "remember": True} if answer.remember else record
+
+
+def _answered(wait: Wait, answer: Answer) -> Resolution:
+    record = _record_of(answer)
     if isinstance(wait.request, AskApproval):
         return _decided(answer, record)
     if answer.text is None:

@@ -121,6 +121,41 @@ async def test_the_first_answer_counts_and_an_invalid_one_is_refused(fleet: Harn
     assert await _result_of(fleet, run.run_id) == ("completed", "tea")
 
 
+async def test_an_answer_may_be_given_again(fleet: Harness):
+    run = await _begin(fleet, {"tool": _ASK}, {"tool": _ASK}, {"say": "ok"})
+
+    async def say(answer: Answer, wait_id: str | None = None) -> str:
+        return (await fleet.waiting.answer(fleet.tenant_id, run.run_id, wait_id, answer)).status
+
+    assert await say(Answer(text="tea", by="Ada")) == "queued"
+    # Spaces around it are none of the answer's.
+    assert await say(Answer(text=" tea\n", by="Ada")) == "queued"
+    for other in (Answer(text="tea", by="Bob"), Answer(text="tea", approve=True, by="Ada"), Answer(approve=True)):
+        with pytest.raises(IllegalTransition, match="was answered before"):
+            await say(other)
+    await fleet.settle(*fleet.workers)
+    first, second = await fleet.database.fetch("SELECT id, status FROM run_waits ORDER BY id")
+    assert (first["status"], second["status"]) == ("resolved", "open")
+    # It answers nothing else.
+    assert await say(Answer(text="tea", by="Ada"), first["id"]) == "waiting"
+    assert await say(Answer(text="tea", by="Ada"), second["id"]) == "queued"
+    await fleet.settle(*fleet.workers)
+    assert await say(Answer(text="tea", by="Ada"), first["id"]) == "succeeded"
+    # Which of the two is meant is not known.
+    with pytest.raises(IllegalTransition, match="was answered before"):
+        await say(Answer(text="tea", by="Ada"))
+
+
+async def test_a_default_is_no_answer_that_may_be_given_again(fleet: Harness):
+    bounded = {**_ASK["input"], "default": "tea", "expires_in_s": 600}
+    run = await _begin(fleet, {"tool": {**_ASK, "input": bounded}}, {"say": "ok"})
+    await fleet.database.execute("UPDATE run_waits SET due_at = now()")
+    await fleet.reconciler.reconcile()
+    assert await fleet.status(run.run_id) == "queued"
+    with pytest.raises(IllegalTransition, match="was answered before"):
+        await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="tea"))
+
+
 async def test_a_question_with_options_takes_another_answer_too(fleet: Harness):
     run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
     stored = await fleet.database.fetchval("SELECT request FROM run_waits WHERE run_id = :run_id", run_id=run.run_id)
