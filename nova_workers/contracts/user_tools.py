@@ -1,0 +1,52 @@
+"""What a worker and the process that runs tools of users tell each other, beside what MCP has words for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+CALL_CONTEXT: Final = "nova/context"
+"""Key in a request's ``_meta`` with the `CallContext`."""
+RETIRES: Final = "nova/retires"
+"""Key in a result's ``_meta``: the process should get no further call, such as because a call in it cannot be ended."""
+
+
+class CallContext(BaseModel):
+    """The context of a call, as a worker gives it to the process of a tool."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    tenant_id: str = ""
+    agent_id: str = ""
+    thread_id: str = ""
+    run_id: str = ""
+    idempotency_key: str | None = None
+    secrets: dict[str, str] = {}
+    """The values that the grant names."""
+
+
+class ListedTool(BaseModel):
+    """A tool of users, as its process lists it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    idempotent: bool = False
+    read_only: bool = False
+    needs_approval: bool = False
+    timeout_s: float = 60.0
+    place: str = ""
+    """Where it is written, as ``file:line``."""
+
+
+class ToolListing(BaseModel):
+    """All tools of a project or module, or why there is none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tools: tuple[ListedTool, ...] = ()
+    problem: str | None = None
+    """What is wrong, with file and line; then there are no tools."""

@@ -1,0 +1,117 @@
+"""The declaration of a function as a tool."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, overload
+
+from nova_workers.base.errors import ConfigurationError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OPTIONS: Final = "__nova_tool__"
+_DEFAULT_TIMEOUT_S: Final = 60.0
+_MAX_TIMEOUT_S: Final = 3_600.0
+_MAX_CONCURRENCY: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What a tool declares about its calls.
+
+    Attributes:
+        name: As models call it; None is the function's name.
+        idempotent: Whether a call with an unknown outcome may be made again.
+        read_only: Whether it changes nothing.
+        needs_approval: Whether a person approves each call, unless a rule of the agent decides otherwise.
+        timeout_s: Time limit of a call.
+        concurrency: Most calls at once in one process; None is no limit of its own.
+    """
+
+    name: str | None = None
+    idempotent: bool = False
+    read_only: bool = False
+    needs_approval: bool = False
+    timeout_s: float = _DEFAULT_TIMEOUT_S
+    concurrency: int | None = None
+
+
+@overload
+def tool(function: _Function, /) -> _Function: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    read_only: bool = False,
+    needs_approval: bool = False,
+    timeout_s: float = _DEFAULT_TIMEOUT_S,
+    concurrency: int | None = None,
+) -> Callable[[_Function], _Function]: ...
+def tool(
+    function: _Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    read_only: bool = False,
+    needs_approval: bool = False,
+    timeout_s: float = _DEFAULT_TIMEOUT_S,
+    concurrency: int | None = None,
+) -> _Function | Callable[[_Function], _Function]:
+    """Declare a function, plain or async, as a tool. The function stays as it is, so that tests can call it.
+
+    The types of its parameters become the schema of the tool's input, the first part of its docstring the description,
+    and the section ``Args:`` the descriptions of the parameters. A parameter with the type `ToolContext` gets the
+    context of the call, and is not part of the input.
+
+    Args:
+        function: The function, for ``@tool`` without arguments.
+        name: As models call it; by default the function's name.
+        idempotent: Whether a call with an unknown outcome may be made again, such as after a crash.
+        read_only: Whether it changes nothing.
+        needs_approval: Whether a person approves each call, unless a rule of the agent decides otherwise.
+        timeout_s: Time limit of a call, at most an hour.
+        concurrency: Most calls at once in one process.
+
+    Raises:
+        ConfigurationError: It is no function, or an option is out of range. The message begins with the place.
+    """
+    options = ToolOptions(name, idempotent, read_only, needs_approval, timeout_s, concurrency)
+
+    def declare(declared: _Function) -> _Function:
+        _check_function(declared)
+        if not 0 < timeout_s <= _MAX_TIMEOUT_S:
+            raise misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
+        if concurrency is not None and not 1 <= concurrency <= _MAX_CONCURRENCY:
+            raise misdeclared(declared, f"concurrency is {concurrency!r}; expected 1 to {_MAX_CONCURRENCY}")
+        setattr(declared, _OPTIONS, options)
+        return declared
+
+    if function is None:
+        return declare
+    return declare(function)
+
+
+def _check_function(thing: Callable[..., Any]) -> None:
+    # Apart from its use, where it would narrow the type.
+    if not inspect.isfunction(thing):
+        raise ConfigurationError(f"{thing!r} is no function; @tool declares functions only.")
+
+
+def options_of(thing: Any) -> ToolOptions | None:
+    """Return the options of a function that is declared as a tool; None of anything else."""
+    return getattr(thing, _OPTIONS, None) if inspect.isfunction(thing) else None
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return where a function is written, as ``file:line``."""
+    code = inspect.unwrap(function).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def misdeclared(function: Callable[..., Any], problem: str) -> ConfigurationError:
+    """Return the error of a function that cannot be a tool."""
+    return ConfigurationError(f"{place_of(function)}: the tool {function.__name__!r}: {problem}.")

@@ -1,0 +1,239 @@
+"""Executes calls of tools in the process of a project, so that none can stop another.
+
+A plain function runs in a thread of its own, for Python cannot end one: a pool would lose a thread to each call that
+does not return. Async functions share an event loop, as their clients do; it is not the loop that reads and writes
+messages. A function that blocks it gets an error at its time limit, and the calls after it a new loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import traceback
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from nova_workers.base.errors import NovaError, ToolFailure
+from nova_workers.contracts.content import JsonObject
+from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.loading import UserTool, is_users, place_of_thread, raised_at, user_place
+
+_MAX_CALLS: Final = 64
+"""Calls at once in one process; others wait."""
+_BLOCKED_AFTER_S: Final = 0.5
+"""A loop on which a call does not begin for this long is blocked."""
+_CANCEL_S: Final = 1.0
+"""The time of an async function to end after it was canceled."""
+
+
+class _Ended(Exception):
+    """A function raised what would end its thread or its loop."""
+
+
+class Execution:
+    """Executes the calls of one process. Used on one event loop."""
+
+    def __init__(self) -> None:
+        self._calls = asyncio.Semaphore(_MAX_CALLS)
+        self._limits: dict[str, asyncio.Semaphore] = {}
+        self._loop: _UserLoop | None = None
+        self.stuck = 0
+        """Calls that did not end at their time limit."""
+
+    async def call(self, tool: UserTool, given: JsonObject, context: ToolContext) -> Any:
+        """Return the value that a tool returns.
+
+        Raises:
+            ToolFailure: It failed; the message has the place in the code of users.
+        """
+        limit = tool.options.concurrency
+        own = self._limits.setdefault(tool.name, asyncio.Semaphore(limit)) if limit is not None else None
+        async with self._calls:
+            if own is None:
+                return await self._call(tool, given, context)
+            async with own:
+                return await self._call(tool, given, context)
+
+    async def _call(self, tool: UserTool, given: JsonObject, context: ToolContext) -> Any:
+        arguments = tool.arguments(given, context)
+        started = await self._on_loop(tool, arguments) if tool.is_async else _InThread(tool, arguments)
+        result = asyncio.wrap_future(started.future)
+        try:
+            done, _ = await asyncio.wait({result}, timeout=tool.options.timeout_s)
+            if not done:
+                raise await self._late(tool, started, context)
+            return result.result()
+        except asyncio.CancelledError:
+            context.abort()
+            started.cancel()
+            raise
+        except ToolFailure:
+            raise
+        except BaseException as error:
+            # The head of a call: a function may raise anything, and the process goes on.
+            raise _failure(tool, error) from error
+
+    async def _late(self, tool: UserTool, started: _InThread | _OnLoop, context: ToolContext) -> ToolFailure:
+        place = started.place()
+        context.abort()
+        started.cancel()
+        ended = asyncio.wrap_future(started.future)
+        await asyncio.wait({ended}, timeout=_CANCEL_S)
+        if not ended.done() or started.blocks:
+            self.stuck += 1
+        elif not ended.cancelled():
+            ended.exception()
+        where = f" It was at {place}." if place else ""
+        return ToolFailure(
+            f"{tool.name} did not end within its time limit of {tool.options.timeout_s:g} s, so it was stopped.{where} "
+            "Whether it had an effect is not known."
+        )
+
+    async def _on_loop(self, tool: UserTool, arguments: dict[str, Any]) -> _OnLoop:
+        for _ in range(2):
+            loop = self._loop = self._loop or _UserLoop()
+            started = _OnLoop(loop, tool.function(**arguments))
+            if await started.has_begun(_BLOCKED_AFTER_S):
+                return started
+            self._loop = None
+        raise ToolFailure(f"{tool.name} was not called: this process is too busy. Try again later.")
+
+
+class _InThread:
+    """A call of a plain function."""
+
+    blocks = False
+
+    def __init__(self, tool: UserTool, arguments: dict[str, Any]) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._call = tool.function, arguments
+        # A daemon: the process does not wait for it at its end.
+        self._thread = threading.Thread(target=self._run, name=f"tool-{tool.name}", daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Do nothing: the function looks at `ToolContext.aborted`, or goes on."""
+
+    def place(self) -> str | None:
+        """Return where it is now."""
+        return place_of_thread(self._thread.ident)
+
+    def _run(self) -> None:
+        function, arguments = self._call
+        try:
+            result = function(**arguments)
+        except BaseException as error:
+            # Passed to the caller, whatever it is.
+            self.future.set_exception(error if isinstance(error, Exception) else _ended(error))
+        else:
+            self.future.set_result(result)
+
+
+class _OnLoop:
+    """A call of an async function."""
+
+    def __init__(self, loop: _UserLoop, calling: Awaitable[Any]) -> None:
+        self._loop = loop
+        self._calling = calling
+        self._begun = threading.Event()
+        self._changing = threading.Lock()
+        self._dropped = False
+        self._here = asyncio.get_running_loop()
+        self._begun_here = asyncio.Event()
+        self._task: asyncio.Task[Any] | None = None
+        self.future = asyncio.run_coroutine_threadsafe(self._run(), loop.loop)
+
+    @property
+    def blocks(self) -> bool:
+        """Whether its loop does nothing else meanwhile."""
+        return self._loop.is_blocked
+
+    async def has_begun(self, within_s: float) -> bool:
+        """Return whether it began in time; if it did not, it never will."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._begun_here.wait()
+        except TimeoutError:
+            with self._changing:
+                if self._begun.is_set():
+                    return True
+                self._dropped = True
+            self.future.cancel()
+            if asyncio.iscoroutine(self._calling):
+                self._calling.close()
+            return False
+        return True
+
+    def cancel(self) -> None:
+        """Cancel it; a function that blocks its loop does not notice."""
+        self.future.cancel()
+        if self._task is not None:
+            self._loop.loop.call_soon_threadsafe(self._task.cancel)
+
+    def place(self) -> str | None:
+        """Return where it is now: where it waits, or where its loop is blocked."""
+        if self._loop.is_blocked:
+            return self._loop.place()
+        # The task knows the outermost coroutine only, and a frame of one that waits has no caller.
+        place = None
+        inner: Any = self._calling
+        while (frame := getattr(inner, "cr_frame", None)) is not None:
+            place = user_place(frame) if place is None or is_users(frame.f_code.co_filename) else place
+            inner = inner.cr_await
+        return place
+
+    async def _run(self) -> Any:
+        with self._changing:
+            if self._dropped:
+                return None
+            self._begun.set()
+        self._task = asyncio.current_task()
+        self._here.call_soon_threadsafe(self._begun_here.set)
+        try:
+            return await self._calling
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _ended(error) from error
+
+
+class _UserLoop:
+    """An event loop in a thread, for async functions of users."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tools-async", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether something on it does not return to it. Waits for a tenth of a second at most."""
+        beat = threading.Event()
+        self.loop.call_soon_threadsafe(beat.set)
+        return not beat.wait(0.1)
+
+    def place(self) -> str | None:
+        """Return where its thread is now."""
+        return place_of_thread(self._thread.ident)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.loop.run_forever()
+            except BaseException:
+                # A task that a tool started may raise SystemExit; the other tools go on.
+                traceback.print_exc()
+
+
+def _ended(error: BaseException) -> _Ended:
+    ended = _Ended(f"it tried to end the process ({type(error).__name__})")
+    ended.__traceback__ = error.__traceback__
+    return ended
+
+
+def _failure(tool: UserTool, error: BaseException) -> ToolFailure:
+    if isinstance(error, NovaError):
+        return ToolFailure(error.message)
+    traceback.print_exception(error)
+    place = raised_at(error)
+    what = str(error) if isinstance(error, _Ended) else f"{type(error).__name__}: {error}"
+    return ToolFailure(f"{tool.name} failed: {what}" + (f" (at {place})" if place else ""))

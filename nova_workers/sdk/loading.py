@@ -1,0 +1,152 @@
+"""Imports code of users, and finds the tools in it."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, Final, Protocol
+
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.contracts.content import JsonObject
+from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.declaration import ToolOptions, options_of
+from nova_workers.sdk.signatures import FunctionTool
+
+_OURS: Final = str(Path(__file__).resolve().parent)
+_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_MCP_SERVERS: Final = "mcp.server.mcpserver"
+
+
+class UserTool(Protocol):
+    """A tool of users: a function, or one of an MCP server object. See `FunctionTool` for the attributes."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - described at FunctionTool
+    @property
+    def description(self) -> str: ...  # noqa: D102 - likewise
+    @property
+    def input_schema(self) -> JsonObject: ...  # noqa: D102 - likewise
+    @property
+    def options(self) -> ToolOptions: ...  # noqa: D102 - likewise
+    @property
+    def place(self) -> str: ...  # noqa: D102 - likewise
+    @property
+    def function(self) -> Callable[..., Any]: ...  # noqa: D102 - likewise
+    @property
+    def is_async(self) -> bool: ...  # noqa: D102 - likewise
+
+    def arguments(self, given: JsonObject, context: ToolContext) -> dict[str, Any]:
+        """Return the arguments of a call. See `FunctionTool.arguments`."""
+        ...
+
+
+def load_tools(source: str) -> dict[str, UserTool]:
+    """Import code and return its tools by name.
+
+    Args:
+        source: A directory, of which all ``tools/*.py`` are imported whose names begin with a letter; or the name of a
+            module. The directory becomes the first place where modules are looked for.
+
+    Raises:
+        ConfigurationError: There is none, it cannot be imported, or a tool cannot be one. The message begins with file
+            and line where there are any, and says what was expected.
+    """
+    names = _modules_of(Path(source)) if "/" in source else (source,)
+    tools: dict[str, UserTool] = {}
+    seen: set[int] = set()
+    for name in names:
+        module = _import(name)
+        for tool in _tools_of(module, seen):
+            other = tools.get(tool.name)
+            if other is not None:
+                raise ConfigurationError(
+                    f"{tool.place}: the tool {tool.name!r} has the name of the tool at {other.place}; expected names "
+                    "that differ. Give one of them another: @tool(name=…)."
+                )
+            tools[tool.name] = tool
+    return tools
+
+
+def user_place(frame: FrameType | None) -> str | None:
+    """Return the innermost place in code of users on a stack, as ``file:line``; the innermost of all without any."""
+    innermost = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        innermost = innermost or f"{file}:{frame.f_lineno}"
+        if is_users(file):
+            return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}()"
+        frame = frame.f_back
+    return innermost
+
+
+def place_of_thread(ident: int | None) -> str | None:
+    """Return where a thread is now, as `user_place` has it."""
+    # The only way to see another thread; documented, with the underscore as a warning about its use.
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] - see above
+    return user_place(frames.get(ident or 0))
+
+
+def raised_at(error: BaseException) -> str | None:
+    """Return the innermost place in code of users at which an error passed, as ``file:line``."""
+    if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f"{each.filename}:{each.lineno}" for each in reversed(frames) if is_users(each.filename)), None)
+
+
+def is_users(file: str) -> bool:
+    """Return whether a file is code of users: not the standard library's, a package's or ours."""
+    return not (file.startswith(("<frozen ", _OURS)) or any(file.startswith(f"{root}/") for root in _LIBRARIES))
+
+
+def _modules_of(folder: Path) -> tuple[str, ...]:
+    tools = folder / "tools"
+    if not tools.is_dir():
+        raise ConfigurationError(f"{folder}: there is no directory 'tools' in it; expected modules in tools/*.py.")
+    sys.path.insert(0, str(folder.resolve()))
+    return tuple(f"tools.{path.stem}" for path in sorted(tools.glob("[A-Za-z]*.py")))
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ConfigurationError(
+            f"{raised_at(error) or name}: the module {name!r} ends the process in its import ({type(error).__name__}); "
+            "expected a module that only defines things."
+        ) from error
+    except ConfigurationError as error:
+        if str(error).startswith("/"):
+            raise
+        raise ConfigurationError(f"{raised_at(error) or name}: {error}") from error
+    except BaseException as error:
+        # Code of users may raise anything; nothing here goes on without it.
+        raise ConfigurationError(
+            f"{raised_at(error) or name}: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _tools_of(module: ModuleType, seen: set[int]) -> Iterator[UserTool]:
+    for thing in tuple(vars(module).values()):
+        options = options_of(thing)
+        if options is None and not _is_server(thing):
+            continue
+        # Modules may import tools of each other.
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        if options is not None:
+            yield FunctionTool.of(thing, options)
+        else:
+            # Imported with the server's own library: a project without servers does not need it.
+            yield from import_module("nova_workers.sdk.servers").tools_of(thing, str(module.__file__))
+
+
+def _is_server(thing: Any) -> bool:
+    library = sys.modules.get(_MCP_SERVERS)
+    return library is not None and isinstance(thing, library.MCPServer)

@@ -1,0 +1,140 @@
+"""Speaks MCP for the tools of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, TextIO
+
+import anyio
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
+
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.release import release
+from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, CallContext
+from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.execution import Execution
+from nova_workers.sdk.loading import UserTool
+
+_MAX_RESULT_BYTES = 4_000_000
+"""More than any model reads; half of what a worker takes in one line."""
+
+
+def serve(name: str, tools: dict[str, UserTool], given: TextIO, taken: TextIO) -> None:
+    """Serve tools until the input ends."""
+    # The library reports each request and each failed call; failures are reported with their place already.
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+    asyncio.run(_serve(name, tools, given, taken))
+
+
+async def _serve(name: str, tools: dict[str, UserTool], given: TextIO, taken: TextIO) -> None:
+    execution = Execution()
+    listing = ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
+
+    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return listing
+
+    async def call_tool(request: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        result = await _call(execution, tools, request, params)
+        if execution.stuck:
+            result.meta = {**(result.meta or {}), RETIRES: True}
+        return result
+
+    server: Server[Any] = Server(name, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+    async with stdio_server(anyio.wrap_file(given), anyio.wrap_file(taken)) as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _call(
+    execution: Execution,
+    tools: dict[str, UserTool],
+    request: ServerRequestContext[Any],
+    params: CallToolRequestParams,
+) -> CallToolResult:
+    tool = tools.get(params.name)
+    if tool is None:
+        return _error(f"There is no tool {params.name!r}; there are {', '.join(tools) or 'none'}.")
+    meta: dict[str, Any] = dict(params.meta or {})
+    about = CallContext.model_validate(meta.get(CALL_CONTEXT) or {})
+    context = ToolContext(
+        **about.model_dump(), timeout_s=tool.options.timeout_s, report=_Reports(request).report, tool=tool.name
+    )
+    try:
+        return _result(tool, await execution.call(tool, params.arguments or {}, context))
+    except ToolFailure as error:
+        return _error(error.message)
+
+
+class _Reports:
+    """Sends progress from any thread: one report at a time, of several that wait the last."""
+
+    def __init__(self, request: ServerRequestContext[Any]) -> None:
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._next: tuple[float, float | None, str | None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def report(self, done: float, total: float | None, message: str | None) -> None:
+        self._next = done, total, message
+        self._loop.call_soon_threadsafe(self._start)
+
+    def _start(self) -> None:
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        while self._next is not None:
+            report, self._next = self._next, None
+            await self._request.session.report_progress(*report)
+
+
+def _describe(tool: UserTool) -> Tool:
+    options = tool.options
+    return Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        annotations=ToolAnnotations(
+            read_only_hint=options.read_only, idempotent_hint=options.idempotent or options.read_only
+        ),
+    )
+
+
+def _result(tool: UserTool, value: Any) -> CallToolResult:
+    if isinstance(value, CallToolResult):
+        return value
+    if isinstance(value, str):
+        text = value
+    elif value is None:
+        text = "Done."
+    else:
+        try:
+            text = to_json(value).decode()
+        except (PydanticSerializationError, ValueError) as error:
+            raise ToolFailure(
+                f"{tool.name} returned a {type(value).__name__} that is no JSON ({error}); expected text, None, or "
+                f"values of JSON. See {tool.place}. The call was made."
+            ) from error
+    if len(text.encode(errors="replace")) > _MAX_RESULT_BYTES:
+        raise ToolFailure(
+            f"{tool.name} returned more than {_MAX_RESULT_BYTES:,} bytes; expected less. See {tool.place}. "
+            "The call was made."
+        )
+    structured = value.model_dump(mode="json") if isinstance(value, BaseModel) else None
+    return CallToolResult(content=[TextContent(text=text)], structured_content=structured)
+
+
+def _error(text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], is_error=True)

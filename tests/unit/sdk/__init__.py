@@ -1,0 +1,1 @@
+"""Tools in Python, without a fleet."""
