@@ -32,6 +32,7 @@ class Place(NamedTuple):
 
 
 DOORS: Final[Mapping[DoorName, Place]] = {
+    "a2a": Place("/a2a/", "a2a"),
     "ag-ui": Place("/ag-ui/", "ag-ui"),
     "mcp": Place("/mcp", "mcp"),
     "openai": Place("/openai/v1/", None),

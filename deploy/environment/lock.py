@@ -26,6 +26,7 @@ LOCKS = {
         "--extra=console",
         "--extra=telegram",
         "--extra=ag-ui",
+        "--extra=a2a",
         "--group=build",
         "-c=requirements-dev.txt",
     ),

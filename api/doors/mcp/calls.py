@@ -19,8 +19,9 @@ from nova_workers.domain.search.sql.messages import MessageFilter
 from ...errors import problem
 from ...pagination import PageRequest
 from ...routes.workspace.search import found_messages
+from ..questions import open_questions
 from .protocol import Context, is_modern, reason_of, takes_questions, takes_tasks
-from .questions import answers_to, input_requests, open_questions
+from .questions import answers_to, input_requests
 from .results import progress_of, result_of
 from .runs import Runs, runs_of
 from .tasks import task_of

@@ -1,25 +1,21 @@
 """Waits of runs as elicitations of the protocol, and the other way round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from mcp.types import ElicitResult
 
-from nova_workers.base.vocabulary import ANSWERABLE
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import MAX_ANSWER_CHARS, AskApproval, AskUser, RunAnswer, WaitView
+from nova_workers.contracts.waits import MAX_ANSWER_CHARS, AskUser, RunAnswer, WaitView
+
+from ..questions import describe, open_questions
 
 _DECLINED = "The user declined to answer."
 _APPROVE = "approve"
 _ANSWER = "answer"
 _OTHER = "other"
 _REASON = "reason"
-
-
-def open_questions(run: RunView) -> Sequence[WaitView]:
-    """Return the waits of a run that a person ends."""
-    return [wait for wait in run.waits if wait.request.kind in ANSWERABLE]
 
 
 def input_requests(run: RunView) -> dict[str, dict[str, Any]]:
@@ -43,18 +39,6 @@ def answers_to(run: RunView, responses: Mapping[str, Any], *, by: str) -> list[R
         for wait in open_questions(run)
         if wait.id in responses
     ]
-
-
-def describe(wait: WaitView) -> str:
-    """Return a question in words, for a model or a person."""
-    match wait.request:
-        case AskUser(question=question, options=options):
-            return "\n".join([question, *(f"- {option}" for option in options)])
-        case AskApproval(tool_name=tool, params=params, reason=reason):
-            shown = orjson.dumps(params, option=orjson.OPT_INDENT_2).decode()
-            return f"May {wait.agent_id} call {tool}? {reason}\n{shown}"
-        case _:
-            raise AssertionError(f"unreachable: a person does not end a wait of the kind {wait.request.kind!r}")
 
 
 def _elicitation(wait: WaitView) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskUser
 
 from ..items import FileItem
-from .questions import describe, open_questions
+from ..questions import describe, open_questions
 
 _FAULTS_OF_THE_FLEET = frozenset({"engine_error", "unknown", "worker_lost"})
 """Kinds of failures that are the server's own. All others are results that a model can act on."""

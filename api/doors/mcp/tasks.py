@@ -24,6 +24,7 @@ from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
+from ..questions import open_questions
 from .protocol import (
     MAX_FOLLOWED_TASKS,
     POLL_INTERVAL_MS,
@@ -35,7 +36,7 @@ from .protocol import (
     need_tasks,
     takes_questions,
 )
-from .questions import answers_to, input_requests, open_questions
+from .questions import answers_to, input_requests
 from .results import fault_of, progress_of, result_of
 from .runs import Runs, never, runs_of
 
