@@ -324,6 +324,12 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "secrets.hidden": "No value of a secret of a run's agent is in its rows, its live events or its logs.",
     "secrets.stream": "However a stream is split, no part of a secret passes.",
     "secrets.restored": "A call that waited for permission is made with its original values.",
+    "tools.granted": "Tools in Python are granted like a capability, to agents of their tenant, with an allow-list.",
+    "tools.listed-once": "Tools in Python are listed without a process of theirs, until their files change.",
+    "tools.child": "Tools in Python run in a process of their tenant and project, without a key of the fleet.",
+    "tools.approval": "A tool that declares it waits for a person, unless a rule of the agent decides.",
+    "tools.crash": "A call whose process ends is interrupted; an idempotent one is made again with its key.",
+    "tools.refused": "Code of tools that cannot be used is refused with file and line, where it is granted.",
     "mcp.permitted": "No program is started, and no address inside connected to, that the operator did not name.",
     # engines
     "engine.thinking": "A model's thinking is sent back to it unchanged, with its signature.",

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from nova_workers.base.config import Settings
 from nova_workers.base.deferred import Deferred
 from nova_workers.base.errors import NovaError
 from nova_workers.base.observability.tracing import unrecorded
@@ -28,8 +29,10 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
-from nova_workers.domain.capabilities.rules.seam import ClientServer, DeclaredServer
+from nova_workers.contracts.tool_programs import ToolPrograms
+from nova_workers.domain.capabilities.rules.seam import Servable
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.engines.commands import ShellSettings
 
 Probe = Callable[[float], Awaitable[str | None]]
 """Returns why an engine of one provider cannot be used, None if it can; its argument is the longest wait in seconds."""
@@ -123,11 +126,19 @@ class DeferredEngine:
 class DeferredToolServer:
     """Makes MCP servers of declared tools with a `ToolServer` that the first turn loads."""
 
-    def __init__(self, calls: CallTransactions) -> None:
-        """Take what opens the transactions of calls."""
+    def __init__(self, calls: CallTransactions, settings: Settings, shell: ShellSettings) -> None:
+        """Load nothing.
+
+        Args:
+            calls: Opens the transactions of calls.
+            settings: The fleet's settings.
+            shell: How programs are confined, for tools of users.
+        """
+        self._programs: ToolPrograms | None = None
 
         def build() -> Any:
-            return import_module("nova_workers.domain.capabilities.rules.serving").ToolServer(calls)
+            self._programs = import_module("nova_workers.bootstrap.on_demand.tool_programs").build(settings, shell)
+            return import_module("nova_workers.domain.capabilities.rules.serving").ToolServer(calls, self._programs)
 
         self._deferred = Deferred("the tools of capabilities", build)
 
@@ -139,7 +150,12 @@ class DeferredToolServer:
         """
         await self._deferred.get()
 
-    async def __call__(self, declared: DeclaredServer | ClientServer) -> InProcessMcpServer:
+    async def close(self) -> None:
+        """End the processes of tools of users."""
+        if self._programs is not None:
+            await self._programs.close()
+
+    async def __call__(self, declared: Servable) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
         serve = self._deferred.made or await self._deferred.get()
         server: InProcessMcpServer = await serve(declared)

@@ -135,6 +135,7 @@ def build_executor(
             keeper=keeper,
             publisher=publisher,
             turns=turns,
+            capabilities=capabilities,
             away_servers=AwayServers(redis),
             settings=settings,
             clock=clock,

@@ -171,6 +171,7 @@ class WorkerServices:
         await self.deliveries.close()
         for engine in self.engines.values():
             await engine.close()
+        await self.tools.close()
         await self.lost_workers.close()
         await self.dispatcher.close()
         await self.redis.aclose()
@@ -219,7 +220,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     chooser = build_model_chooser(database, redis, settings)
     holds = Holds(work, publisher, settings.runs, clock)
     calls = CallTransactions(work)
-    tools = DeferredToolServer(calls)
+    tools = DeferredToolServer(calls, settings, shell)
     starter = build_starter(calls.work, chooser, settings)
     capabilities = build_capabilities(
         settings,

@@ -115,6 +115,8 @@ class StdioMcpServer:
     """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
     enclosure: Enclosure | None = None
     """The bounds of a tenant with ceilings, whose agent chose the command."""
+    readable: tuple[str, ...] = ()
+    """Files and directories that it can read in these bounds, although a directory around them is hidden there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_t
     "contracts"
 ]
 ROOMS = ("nova_workers", "api", "beat", "models")
+ENTRY_POINTS = {"nova_workers.tools"}
+"""Groups of entry points, which are no modules."""
 _DOTTED = re.compile(r"nova_workers(\.(?!(?:api|beat|models)\b)[a-z_]\w*)+(:[a-z_]\w*)?")
 _PARTS = re.compile(r"\bpart(_name)?\(['\"]([\w.]+)['\"]\)(\}(:\w+))?")
 
@@ -116,6 +118,8 @@ def _imported_by_name() -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to(ROOT)), f"{name}{attribute}"
             for node in ast.walk(ast.parse(text)) if '"nova_workers.' in text else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
+                    if node.value in ENTRY_POINTS:
+                        continue
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
 
 

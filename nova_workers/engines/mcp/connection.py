@@ -169,8 +169,9 @@ class ServerConnection:
         on_progress: OnProgress | None = None,
         *,
         call_id: str | None = None,
+        meta: JsonObject | None = None,
     ) -> CallToolResult:
-        """Call a tool. An in-process server gets `call_id` with the request.
+        """Call a tool. An in-process server gets `call_id` with the request, any other `meta`.
 
         After a call that times out, the server is probed. If it does not answer the probe either, it is blocked: all
         its pending calls end at once, and the connection is lost.
@@ -182,9 +183,10 @@ class ServerConnection:
         """
         client = self._require_client()
         if isinstance(self._server, InProcessMcpServer):
-            meta: RequestParamsMeta | None = None if call_id is None else {CALL_ID: call_id}
-            return await client.call_tool(tool, arguments, timeout_s, on_progress, meta=meta)
-        calling = client.call_tool(tool, arguments, timeout_s, on_progress)
+            named: RequestParamsMeta | None = None if call_id is None else {CALL_ID: call_id}
+            return await client.call_tool(tool, arguments, timeout_s, on_progress, meta=named)
+        given: Any = meta
+        calling = client.call_tool(tool, arguments, timeout_s, on_progress, meta=given)
         try:
             # The client's own timeout does not cover writing the request, which a blocked server delays.
             async with asyncio.timeout(timeout_s):
@@ -284,11 +286,15 @@ class ServerConnection:
             raise ConnectionError("it is not connected")
         return self._client
 
+    def _on_end(self) -> None:
+        # Otherwise the next call would notice, and could not know whether it was made.
+        self._broken = True
+
     async def _keep(self, redactor: Redactor | None) -> None:
         with hiding(Redactor() if redactor is None else redactor):
             try:
                 async with _client(
-                    self.name, self._server, self._make_transport, self._sandbox, self._output
+                    self.name, self._server, self._make_transport, self._sandbox, self._output, on_end=self._on_end
                 ) as client:
                     client.session.validate_tool_result = self._check_result
                     self._client = client
@@ -311,6 +317,8 @@ async def _client(
     make_transport: MakeTransport | None,
     sandbox: ShellSandbox | NoSandbox | None,
     output: LastLines,
+    *,
+    on_end: Callable[[], None],
 ) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         match server:
@@ -319,7 +327,7 @@ async def _client(
                 client = Client(server.built(), cache=None)
             case StdioMcpServer():
                 errors = await stack.enter_async_context(logged_output(name, output))
-                transport = tolerant(stdio_transport(server, errors, sandbox))
+                transport = tolerant(stdio_transport(server, errors, sandbox, on_end=on_end))
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))

@@ -341,10 +341,20 @@ class Lease:
         on_progress: OnProgress | None = None,
         *,
         call_id: str | None = None,
+        meta: JsonObject | None = None,
+        timeout_s: float | None = None,
     ) -> CallToolResult:
         """Call a tool, over a new connection if the old one is lost.
 
         A blocked server costs only one timeout: the turn's later calls to it fail at once.
+
+        Args:
+            tool: Its name.
+            arguments: Its input.
+            on_progress: Receives its progress.
+            call_id: For an in-process server.
+            meta: For any other.
+            timeout_s: Its time limit; None is the server's.
 
         Raises:
             ConnectionError: The server does not answer, so that the call was not made.
@@ -355,9 +365,9 @@ class Lease:
         if self._given_up is not None:
             raise ConnectionError(self._given_up)
         held, _ = await self._connected(self._pool.start_timeout_s)
-        timeout_s = None if isinstance(self.server, InProcessMcpServer) else self.server.timeout_s
+        limit_s = None if isinstance(self.server, InProcessMcpServer) else timeout_s or self.server.timeout_s
         try:
-            return await held.connection.call(tool, arguments, timeout_s, on_progress, call_id=call_id)
+            return await held.connection.call(tool, arguments, limit_s, on_progress, call_id=call_id, meta=meta)
         except ConnectionError as error:
             if held.connection.not_answering is not None:
                 self._given_up = held.connection.not_answering
@@ -365,6 +375,16 @@ class Lease:
                 if self._held is held:
                     self._put_back()
             raise CallLost(str(error)) from error
+
+    @property
+    def last_output(self) -> tuple[str, ...]:
+        """The last lines that the process of a connection in use wrote to stderr, redacted."""
+        return () if self._held is None else self._held.connection.output
+
+    def retire(self) -> None:
+        """Let no later turn use the connection; it closes with its last user."""
+        if self._held is not None:
+            self._pool.retire(self._held)
 
     async def release(self) -> None:
         """Return the connection to the pool. A connection to an in-process server is closed before this returns."""
@@ -398,7 +418,16 @@ def _identity(server: McpServer) -> _Key | None:
     match server:
         case StdioMcpServer():
             env = tuple(sorted(server.env.items()))
-            return ("stdio", server.scope, server.command, server.args, env, server.cwd, server.enclosure)
+            return (
+                "stdio",
+                server.scope,
+                server.command,
+                server.args,
+                env,
+                server.cwd,
+                server.enclosure,
+                server.readable,
+            )
         case HttpMcpServer():
             return ("http", server.scope, server.url, tuple(sorted(server.headers.items())))
         case _:

@@ -6,7 +6,7 @@ grows with the square of it: a line of 300 MB held a worker for minutes.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TextIO
 
@@ -39,13 +39,18 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @asynccontextmanager
 async def stdio_transport(
-    server: StdioMcpServer, errors: TextIO, sandbox: ShellSandbox | NoSandbox | None = None
+    server: StdioMcpServer,
+    errors: TextIO,
+    sandbox: ShellSandbox | NoSandbox | None = None,
+    *,
+    on_end: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Streams]:
     """Start a server, and connect to it. It and its children end with the connection or with this process.
 
     Args:
         errors: Takes what it writes to stderr.
         sandbox: Encloses it, if its tenant has ceilings; otherwise hides NOVA_HOME from it.
+        on_end: Called when its output ended, which is mostly its own end.
 
     Raises:
         OSError: It cannot be started.
@@ -65,12 +70,12 @@ async def stdio_transport(
             pass_fds=line.descriptors,
             start_new_session=True,
         )
-        async with _streams(process) as streams:
+        async with _streams(process, on_end) as streams:
             yield streams
 
 
 @asynccontextmanager
-async def _streams(process: asyncio.subprocess.Process) -> AsyncGenerator[Streams]:
+async def _streams(process: asyncio.subprocess.Process, on_end: Callable[[], None]) -> AsyncGenerator[Streams]:
     """Carry messages to and from a server; end it at the end."""
     incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
@@ -79,7 +84,7 @@ async def _streams(process: asyncio.subprocess.Process) -> AsyncGenerator[Stream
             # Not canceled with the session, so that a server can write the rest and exit.
             draining = anyio.CancelScope(shield=True)
             drained = anyio.Event()
-            tasks.start_soon(_read, process, incoming, draining, drained)
+            tasks.start_soon(_read, process, incoming, on_end, draining, drained)
             tasks.start_soon(_write, process, outgoing, incoming)
             try:
                 yield to_session, from_session
@@ -113,7 +118,7 @@ def _confined(
         environment["HOME"] = _ENCLOSED_HOME
         writable = () if server.cwd is None else (server.cwd,)
         cwd = server.cwd or _ENCLOSED_HOME
-        with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable) as enclosed:
+        with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable, readable=server.readable) as enclosed:
             yield enclosed
     elif isinstance(sandbox, ShellSandbox):
         yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd()), ())
@@ -122,7 +127,11 @@ def _confined(
 
 
 async def _read(
-    process: asyncio.subprocess.Process, incoming: _Incoming, draining: anyio.CancelScope, drained: anyio.Event
+    process: asyncio.subprocess.Process,
+    incoming: _Incoming,
+    on_end: Callable[[], None],
+    draining: anyio.CancelScope,
+    drained: anyio.Event,
 ) -> None:
     assert process.stdout is not None  # noqa: S101 - it was asked for as a pipe
     async with incoming:
@@ -136,6 +145,7 @@ async def _read(
             end_supervised(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             _log.debug("mcp_session_ended")
+    on_end()
     # What the server still writes is dropped, so that it can exit.
     with draining:
         while await process.stdout.read(1 << 16):

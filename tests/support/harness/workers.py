@@ -110,6 +110,7 @@ class Worker:
         notifier = CancelApplier(Work(database, harness.bells), self._control, self.publisher)
         work = Work(database, harness.bells, notifier)
         calls = CallTransactions(work)
+        self.tools = DeferredToolServer(calls, harness.settings, ShellSettings())
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.holds = _UntimedHolds(work, self.publisher, runs, clock, spread=lambda: 0.5)
@@ -130,7 +131,7 @@ class Worker:
             capabilities=build_capabilities(
                 harness.settings,
                 calls,
-                DeferredToolServer(calls),
+                self.tools,
                 partial(build_orchestrator, calls, harness.models, CommandRunner(ShellSettings()), harness.settings),
                 build_starter(calls.work, harness.models, harness.settings),
                 clock=clock,
@@ -183,6 +184,7 @@ class Worker:
         """End every task of this worker."""
         await self.holds.close()
         await stop_tasks([*self._background, *self._tasks])
+        await self.tools.close()
         self.faults.dead = False
         await self.redis.aclose()
         self.faults.dead = True

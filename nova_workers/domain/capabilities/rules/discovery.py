@@ -11,7 +11,7 @@ from nova_workers.base.config import Settings
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
-from nova_workers.domain.capabilities.rules.seam import CapabilityParts, ClientServer, DeclaredServer
+from nova_workers.domain.capabilities.rules.seam import CapabilityParts, Servable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
@@ -40,6 +40,10 @@ MODULES: Final = (
 `seam.Capability`."""
 
 
+_OF_USERS: Final = "nova_workers.domain.capabilities.tools.projects"
+"""Has the capabilities of tools in Python that the operator installed."""
+
+
 def default_registry(
     database: Database,
     settings: Settings,
@@ -48,9 +52,9 @@ def default_registry(
     embedder: Embedder | None = None,
     work: Work | None = None,
     orchestrations: OrchestrationControl | None = None,
-    serve: Callable[[DeclaredServer | ClientServer], Awaitable[McpServer]] | None = None,
+    serve: Callable[[Servable], Awaitable[McpServer]] | None = None,
 ) -> CapabilityRegistry:
-    """Return the registry of all capabilities that ship with the fleet.
+    """Return the registry of all capabilities that ship with the fleet, and of those that the operator installed.
 
     Without `embedder`, message search uses words only; without `work`, runs that tools queue wait for the
     reconciler. Without `serve`, capabilities are described and checked, but not served; they then need no
@@ -71,4 +75,6 @@ def default_registry(
     )
     for module in MODULES:
         registry.add(import_module(f"nova_workers.domain.{module}").capability(parts))
+    for capability in import_module(_OF_USERS).capabilities(parts, registry):
+        registry.add(capability)
     return registry

@@ -1,5 +1,6 @@
 """The registry: resolves the names in an agent's configuration to the MCP servers of a run."""
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.domain.capabilities.rules.seam import (
+    BelongsToTenant,
     Capability,
     CapabilityContext,
     ChecksGrants,
@@ -23,11 +25,14 @@ from nova_workers.domain.capabilities.rules.seam import (
     OffersItself,
     Revealed,
     RevealsSecrets,
+    Servable,
     Servers,
     ToolDeclaration,
+    UserServer,
     input_schema,
 )
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.visibility import bound_tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,10 @@ class CapabilityInfo:
     """Whether its tools are those of servers in the configuration."""
 
 
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+"""What engines replace in the names of servers."""
+
+
 class CapabilityRegistry:
     """All capabilities of the process, by name."""
 
@@ -62,7 +71,7 @@ class CapabilityRegistry:
         self,
         capabilities: Iterable[Capability] = (),
         *,
-        serve: Callable[[DeclaredServer | ClientServer], Awaitable[McpServer]] | None = None,
+        serve: Callable[[Servable], Awaitable[McpServer]] | None = None,
     ) -> None:
         """Register capabilities; `add` registers more.
 
@@ -80,6 +89,8 @@ class CapabilityRegistry:
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
         self._offers: dict[str, OffersItself] = {}
+        self._tenants: dict[str, str] = {}
+        """The tenants of capabilities that belong to one."""
         self._tools: set[tuple[str, bool]] = set()
         """Names of tools, and whether their capability is injected."""
         self._secret_tools: list[tuple[str, ToolDeclaration[Any]]] = []
@@ -106,15 +117,20 @@ class CapabilityRegistry:
             if tool.takes_secrets:
                 self._secret_tools.append((capability.name, tool))
         self._capabilities[capability.name] = capability
+        self._sort(capability)
+
+    def _sort(self, capability: Capability) -> None:
         if isinstance(capability, ChecksGrants):
             self._checks[capability.name] = capability
         if isinstance(capability, RevealsSecrets):
             self._reveals[capability.name] = capability
+        if isinstance(capability, BelongsToTenant) and capability.tenant_id is not None:
+            self._tenants[capability.name] = capability.tenant_id
         if isinstance(capability, OffersItself):
             self._offers[capability.name] = capability
 
     def discover(self) -> tuple[CapabilityInfo, ...]:
-        """Return every capability with its tools, by name. Starts nothing."""
+        """Return every capability of the context's tenant with its tools, by name. Starts nothing."""
         return tuple(
             CapabilityInfo(
                 name=capability.name,
@@ -127,8 +143,29 @@ class CapabilityRegistry:
                 injected=capability.injected is not None,
                 open_ended=capability.tools is None,
             )
-            for _, capability in sorted(self._capabilities.items())
+            for name, capability in sorted(self._capabilities.items())
+            if self._is_visible(name)
         )
+
+    def has_tool(self, name: str) -> bool:
+        """Return whether a capability that agents may be granted has a tool of this name."""
+        return (name, False) in self._tools
+
+    def needing_approval(self, spec: AgentSpec) -> frozenset[str]:
+        """Return the tools of an agent that a person approves, by the names that models may see them under."""
+        names = (
+            (capability.name, tool.name)
+            for name in spec.capabilities
+            if (capability := self._capabilities.get(name)) is not None
+            for tool in capability.tools or ()
+            if tool.needs_approval
+        )
+        # Where another tool of the run has its name, it has that of its server in front.
+        return frozenset(given for server, tool in names for given in (tool, _qualified(server, tool)))
+
+    def _is_visible(self, name: str) -> bool:
+        tenant_id = bound_tenant()
+        return tenant_id is None or self._tenants.get(name, tenant_id) == tenant_id
 
     def validate(self, spec: AgentSpec) -> None:
         """Check an agent's grants, and the tools of its subagents, when it is written.
@@ -169,6 +206,7 @@ class CapabilityRegistry:
         return {
             name: None if (tools := capability.tools) is None else {tool.name: tool.effect for tool in tools}
             for name, capability in self._capabilities.items()
+            if self._is_visible(name)
         }
 
     def tool_inputs(self, names: Collection[str]) -> tuple[type[BaseModel], ...]:
@@ -232,7 +270,7 @@ class CapabilityRegistry:
 
     async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
         # First what most capabilities have, as a check for a `Mapping` takes longer.
-        if isinstance(resolved, DeclaredServer | ClientServer):
+        if isinstance(resolved, DeclaredServer | ClientServer | UserServer):
             if self._serve is None:
                 raise ConfigurationError("This process describes capabilities and does not serve them.")
             return {name: await self._serve(resolved)}
@@ -282,8 +320,9 @@ class CapabilityRegistry:
     def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
         field = f"capabilities.{name}"
         capability = self._capabilities.get(name)
-        if capability is None or capability.injected is not None:
-            known = ", ".join(sorted(key for key, found in self._capabilities.items() if found.injected is None))
+        if capability is None or capability.injected is not None or not self._is_visible(name):
+            granted = (key for key, found in self._capabilities.items() if found.injected is None)
+            known = ", ".join(sorted(filter(self._is_visible, granted)))
             raise InvalidInput(f"{field}: there is no capability {name!r}. Known: {known}.", field=field)
         if grant.tools and capability.tools is not None:
             declared = [tool.name for tool in capability.tools]
@@ -320,6 +359,10 @@ def _check_client_tools(context: CapabilityContext, servers: Mapping[str, McpSer
         if tool.name in names:
             field = f"client_tools.{index}.name"
             raise InvalidInput(f"{field}: the agent has a tool {tool.name!r} of its own by now.", field=field)
+
+
+def _qualified(server: str, tool: str) -> str:
+    return f"{_NOT_IN_NAMES.sub('_', server)}__{tool}"
 
 
 def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:

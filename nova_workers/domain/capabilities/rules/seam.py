@@ -19,6 +19,8 @@ from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace, ToolEffect
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.run_options import ClientTool
+from nova_workers.contracts.tool_programs import ToolSource
+from nova_workers.contracts.user_tools import ListedTool
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.domain.agents.rules.rights import GrantRules
 from nova_workers.ledger.database import Connection, Database
@@ -115,6 +117,7 @@ class ToolDeclaration(Generic[InputT]):
         read_only: Whether it changes nothing.
         writes_files: Whether it writes files in the agent's directories. Agents of an orchestration with such
             tools work in a directory each.
+        needs_approval: Whether a person approves each call for which no rule of the agent decides.
         takes_secrets: The fields of its input whose values are secrets from the call on. Only such a tool gets secrets;
             any other gets placeholders instead, since it may store its input. A field `name` of the same input names
             them.
@@ -131,6 +134,7 @@ class ToolDeclaration(Generic[InputT]):
     writes_files: bool = False
     takes_secrets: tuple[str, ...] = ()
     atomic: bool = False
+    needs_approval: bool = False
 
     @property
     def effect(self) -> ToolEffect:
@@ -174,7 +178,21 @@ class ClientServer:
     tools: tuple[ClientTool, ...]
 
 
-Servers = McpServer | DeclaredServer | ClientServer | Mapping[str, McpServer]
+@dataclass(frozen=True, slots=True)
+class UserServer:
+    """Tools of users that work for one run, as an MCP server whose calls go to a process of their source."""
+
+    source: ToolSource
+    tools: tuple[ListedTool, ...]
+    context: CapabilityContext
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The values that the grant names."""
+
+
+Servable = DeclaredServer | ClientServer | UserServer
+"""What this process serves, once the MCP library is loaded."""
+
+Servers = McpServer | Servable | Mapping[str, McpServer]
 """The servers of a grant: one under the capability's name, or several under names of their own."""
 
 
@@ -209,6 +227,16 @@ class ChecksGrants(Protocol):
         Raises:
             InvalidInput: It is refused.
         """
+        ...
+
+
+@runtime_checkable
+class BelongsToTenant(Protocol):
+    """A capability of one tenant. For others there is none with its name."""
+
+    @property
+    def tenant_id(self) -> str | None:
+        """The tenant; None is all."""
         ...
 
 

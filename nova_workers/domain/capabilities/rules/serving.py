@@ -25,21 +25,25 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from nova_workers.base.errors import NovaError, OutcomeUnknown, Unavailable
+from nova_workers.base.errors import ConfigurationError, NovaError, OutcomeUnknown, Unavailable
 from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.base.release import release
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
+from nova_workers.contracts.tool_programs import ToolPrograms
 from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.capabilities.rules.seam import (
     CapabilityContext,
     ClientServer,
     DeclaredServer,
+    Servable,
     ToolDeclaration,
     ToolInput,
     ToolReply,
+    UserServer,
     input_schema,
 )
+from nova_workers.domain.capabilities.rules.serving_user_tools import user_server
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
@@ -53,13 +57,23 @@ _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
 class ToolServer:
     """Makes MCP servers of declared tools. One object serves all runs of a process: listings are derived once."""
 
-    def __init__(self, calls: CallTransactions) -> None:
-        """Take what opens the transactions of calls. The served tools must have its database."""
+    def __init__(self, calls: CallTransactions, programs: ToolPrograms | None = None) -> None:
+        """Take what executes calls.
+
+        Args:
+            calls: Opens the transactions of calls. The served tools must have its database.
+            programs: Executes calls of tools of users; None in processes that have none.
+        """
         self._calls = calls
+        self._programs = programs
         self._listings: dict[tuple[str, tuple[str, ...]], ListToolsResult] = {}
 
-    async def __call__(self, declared: DeclaredServer | ClientServer) -> InProcessMcpServer:
+    async def __call__(self, declared: Servable) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
+        if isinstance(declared, UserServer):
+            if self._programs is None:
+                raise ConfigurationError("This process runs no tools of users.")
+            return user_server(declared, self._programs)
         if isinstance(declared, ClientServer):
             return client_server(declared)
         # Which tools a server has may depend on the run.

@@ -18,6 +18,7 @@ from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
+from nova_workers.domain.capabilities.rules import CapabilityRegistry
 from nova_workers.domain.runs.rules.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import HoldPlan, Holds
@@ -58,6 +59,8 @@ class ExecutorParts:
     keeper: LeaseKeeper
     publisher: EventPublisher
     turns: TurnRunner
+    capabilities: CapabilityRegistry
+    """What agents may be granted, for the tools that need approval."""
     away_servers: AwayServers
     settings: Settings
     clock: Clock
@@ -123,7 +126,12 @@ class AttemptRunner:
         self._reports.claimed(run.claim)
         if run.claim.attempt > 1:
             journal.resume(await self._committed(attempt))
-        journal.policy = _tool_policy(run.claim, parts.settings.tools, journal.committed.steps)
+        journal.policy = _tool_policy(
+            run.claim,
+            parts.settings.tools,
+            journal.committed.steps,
+            approved_by_people=parts.capabilities.needing_approval(run.claim.agent),
+        )
         events.start(run.claim)
         if journal.open_step is not None:
             # Its response is committed, and its calls are continued.
@@ -389,7 +397,9 @@ async def _events_written() -> None:
     await asyncio.sleep(0)
 
 
-def _tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:
+def _tool_policy(
+    claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord], *, approved_by_people: frozenset[str]
+) -> ToolPolicy:
     """Return the policy from the agent's permissions, the operator's rules and the run's earlier calls."""
     permissions, asked, mode = claim.agent.permissions, settings.ask_commands, None
     if claim.place is not None:
@@ -398,6 +408,12 @@ def _tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRec
         asked = (*asked, *claim.place.blacklist)
         mode = ModeRules(claim.place.permission_mode)
     commands = CommandPolicy(permissions, deny=settings.deny_commands, ask=asked)
-    policy = ToolPolicy(claim.agent.trust, commands, native_tools_only=claim.agent.native_tools, mode=mode)
+    policy = ToolPolicy(
+        claim.agent.trust,
+        commands,
+        native_tools_only=claim.agent.native_tools,
+        mode=mode,
+        approved_by_people=approved_by_people,
+    )
     policy.remember(call for step in journal for call in step.tool_calls)
     return policy

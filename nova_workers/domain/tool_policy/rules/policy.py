@@ -1,9 +1,10 @@
 """Whether a tool call may be made: one decision for every call of a run, whichever engine asks.
 
 In order: the repeat guard, the trust, the agent's approval rules (the first that fits; ``never`` refuses), the
-permission mode of an orchestration's agent (`modes`), the other approval rules, and for shell commands the patterns
-(deny, then ask, then allow, then what the agent says of commands that no pattern knows). Deny goes before ask and ask
-before allow, so that a wide permission ("git *") leaves room for a narrow caution ("git push*").
+permission mode of an orchestration's agent (`modes`), the other approval rules, what the tool declares where no rule
+fits, and for shell commands the patterns (deny, then ask, then allow, then what the agent says of commands that no
+pattern knows). Deny goes before ask and ask before allow, so that a wide permission ("git *") leaves room for a narrow
+caution ("git push*").
 
 A rule that always allows a shell command answers what the agent itself would ask or leave unlisted. What is denied, by
 the built-in list, the operator or the agent, stays denied, and what the operator wants asked is asked.
@@ -148,6 +149,7 @@ class ToolPolicy:
         *,
         native_tools_only: Collection[str] | None = None,
         mode: ModeRules | None = None,
+        approved_by_people: Collection[str] = (),
     ) -> None:
         """Take what decides.
 
@@ -156,11 +158,13 @@ class ToolPolicy:
             commands: Its permissions.
             native_tools_only: Its allow-list of native tools; None allows all of the trust.
             mode: The rules of its permission mode; None outside orchestrations.
+            approved_by_people: Tools that declare that a person approves each call, which a rule of the agent replaces.
         """
         self._trust: TrustLevel = trust
         self._native = frozenset(native_tools(trust, native_tools_only))
         self._commands = commands
         self._mode = mode
+        self._approved_by_people = frozenset(approved_by_people)
         self._shells = frozenset({SHELL_TOOL}) if mode is None else frozenset({SHELL_TOOL, RUN_BASH})
         self._made: Counter[str] = Counter()
 
@@ -204,7 +208,11 @@ class ToolPolicy:
         approved = rule is not None and rule.decision == "always"
         verdict = self._commands.judge(_command(params), approved=approved) if tool_name == SHELL_TOOL else _ALLOW
         if rule is not None and rule.decision == "ask" and verdict.kind != "deny":
-            return Verdict("ask", describe_rule(rule), _question(tool_name, params))
+            return Verdict(
+                "ask", describe_rule(rule), _question(tool_name, params, "the agent's approval rules say so")
+            )
+        if rule is None and tool_name in self._approved_by_people and verdict.kind == "allow":
+            return Verdict("ask", f"declared: {tool_name}", _question(tool_name, params, "the tool declares it"))
         return verdict
 
 
@@ -231,10 +239,10 @@ def _ask(rule: str, command: str, why: str) -> Verdict:
     return Verdict("ask", rule, f"Running {_brief(command)} needs a person's permission: {why}.")
 
 
-def _question(tool_name: str, params: JsonObject) -> str:
+def _question(tool_name: str, params: JsonObject, why: str) -> str:
     about = main_text(tool_name, params)
     what = tool_name if about is None else f"{tool_name} with {_brief(about)}"
-    return f"Using {what} needs a person's permission: the agent's approval rules say so."
+    return f"Using {what} needs a person's permission: {why}."
 
 
 def _brief(text: str) -> str:

@@ -1,0 +1,144 @@
+"""Which tools of users are installed, and what they are: read in a process of their own, and kept by version.
+
+Nothing of users is imported here. What a process lists is kept below NOVA_HOME under a digest of the source's files, so
+that a later start does not ask it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import structlog
+from pydantic import ValidationError
+
+from nova_workers.base.config import ToolSettings
+from nova_workers.base.release import release
+from nova_workers.contracts.tool_programs import ToolSource
+from nova_workers.contracts.user_tools import ToolListing
+
+_log = structlog.get_logger(__name__)
+
+_GROUP: Final = "nova_workers.tools"
+_MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_IMPORT_TIMEOUT_S: Final = 20.0
+_START_S: Final = 20.0
+"""The time of Python to start and to print, beside that for imports."""
+_KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
+
+
+def installed_sources(settings: ToolSettings) -> Iterator[tuple[ToolSource, str | None]]:
+    """Yield all sources, each with its version; None is one whose files may change without notice."""
+    for project in settings.projects:
+        folder = f"{str(project.folder).rstrip('/')}/"
+        yield ToolSource(f"project:{project.name}", folder, project.tenant), _digest_of(Path(folder))
+    for entry in sorted(metadata.entry_points(group=_GROUP), key=lambda entry: entry.name):
+        if not _MODULE_NAME.fullmatch(entry.name):
+            _log.warning("tools_not_installed", name=entry.name, cause="its name has other characters than a-z 0-9 _ -")
+            continue
+        yield ToolSource(entry.name, entry.module), _version_of(entry)
+
+
+def read_listing(source: ToolSource, version: str | None, cache: Path) -> ToolListing:
+    """Return the tools of a source. Blocks: for the import of its modules, or for one file where they are known.
+
+    Args:
+        source: Where they come from.
+        version: Of its files; None is not kept.
+        cache: The directory of what is kept.
+    """
+    key = None if version is None else hashlib.sha256(f"{source.target}\n{version}\n{_runtime()}".encode()).hexdigest()
+    file = None if key is None else cache / f"{key}.json"
+    if file is not None and (known := _kept(file)) is not None:
+        return known
+    listing = _ask(source)
+    if file is not None and listing.problem is None:
+        _keep(file, listing)
+    return listing
+
+
+def _runtime() -> str:
+    return f"{release()} {sys.version}"
+
+
+def _ask(source: ToolSource) -> ToolListing:
+    command = [sys.executable, "-P", "-m", "nova_workers.sdk.serve", "--list"]
+    command += ["--import-timeout", f"{_IMPORT_TIMEOUT_S:g}", source.target]
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    try:
+        done = subprocess.run(  # noqa: S603 - our program, and a source that the operator named
+            command,
+            env=environment,
+            cwd=source.folder or "/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_IMPORT_TIMEOUT_S + _START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ToolListing(
+            problem=f"{source.target}: its tools were not listed within {_IMPORT_TIMEOUT_S + _START_S:g} s."
+        )
+    except OSError as error:
+        return ToolListing(problem=f"{source.target}: {(error.strerror or str(error)).lower()}.")
+    try:
+        return ToolListing.model_validate_json(done.stdout)
+    except ValidationError:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or [""]
+        return ToolListing(
+            problem=f"{source.target}: its process ended with code {done.returncode} before it listed tools. {last[0]}"
+        )
+
+
+def _kept(file: Path) -> ToolListing | None:
+    try:
+        return ToolListing.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def _keep(file: Path, listing: ToolListing) -> None:
+    partial = file.with_suffix(f".{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial.write_text(listing.model_dump_json(), encoding="utf-8")
+        partial.replace(file)
+    except OSError as error:
+        # The next start asks again.
+        _log.info("tools_not_kept", path=str(file), cause=error.strerror)
+
+
+def _digest_of(folder: Path) -> str:
+    """Return a digest of all modules in a directory."""
+    digest = hashlib.sha256()
+    for path in sorted(_modules_in(folder)):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            content = str(error.strerror).encode()
+        digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(content).digest())
+    return digest.hexdigest()
+
+
+def _modules_in(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        # Such as .venv, which has thousands of modules.
+        folders[:] = [name for name in folders if name[0] not in "._"]
+        yield from (Path(place, name) for name in names if name.endswith(".py"))
+
+
+def _version_of(entry: metadata.EntryPoint) -> str | None:
+    package = entry.dist
+    if package is None:
+        return None
+    direct = json.loads(package.read_text("direct_url.json") or "{}")
+    is_editable = bool(direct.get("dir_info", {}).get("editable"))
+    return None if is_editable else f"{package.name} {package.version} {package.read_text('RECORD') or ''}"
