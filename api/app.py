@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -32,7 +33,7 @@ from .activity_cache import ActivityCache
 from .boundary import BodyLimit, UnhandledErrors
 from .direct_route import DirectRoute
 from .doors.errors import DoorErrors
-from .doors.loading import LoadedDoor, load_doors
+from .doors.loading import LoadedDoor, describe_doors, load_doors
 from .errors import install_error_handlers, problem_response
 from .guard.archives import ArchivePermits
 from .guard.key_uses import KeyUses
@@ -182,7 +183,7 @@ def build_app(settings: Settings) -> FastAPI:
             *_believing(proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             *_speaking(doors),
-            Middleware(HostCheck, names=[*settings.allowed_hosts, settings.api.host], answer=problem_response),
+            Middleware(HostCheck, names=_names(settings), answer=problem_response),
             *_cross_origin(settings.api.cors_origins),
             Middleware(UnhandledErrors),
             Middleware(
@@ -219,12 +220,19 @@ def build_app(settings: Settings) -> FastAPI:
         order_watch=order_watch,
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
         archives=ArchivePermits(settings.api.archives),
+        doors=describe_doors(doors),
     )
     install_error_handlers(app)
     install_refusals(app, refusals)
     install_order_refusals(app)
     install_openapi(app)
     return app
+
+
+def _names(settings: Settings) -> list[str]:
+    """Return the names by which clients reach the API."""
+    public = urlsplit(settings.api.public_url or "").hostname
+    return [*settings.allowed_hosts, settings.api.host, *([public] if public else [])]
 
 
 def _cross_origin(origins: Sequence[str]) -> list[Middleware]:

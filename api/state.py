@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 
 from nova_workers.base.http_server.addresses import TrustedProxies
 from nova_workers.bootstrap.api import ApiServices
+from nova_workers.contracts.http.doors import DoorView
 
 from .activity_cache import ActivityCache
 from .guard.archives import ArchivePermits
@@ -39,6 +40,7 @@ class ApiState:
     order_watch: RunWatch
     permits: StreamPermits
     archives: ArchivePermits
+    doors: tuple[DoorView, ...]
 
 
 def state_of(request: Request) -> ApiState:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from nova_workers.base.vocabulary import DoorName
 from nova_workers.contracts.bodies import Problem
+from nova_workers.contracts.http.doors import DoorView
 
 from ..errors import DoorNotInstalled
 
@@ -44,9 +45,11 @@ class LoadedDoor:
     """A door that the application serves.
 
     Attributes:
+        name: Its name in NOVA_DOORS.
         error: Returns a problem in the form of its protocol, as JSON. None if the door could not be loaded.
     """
 
+    name: DoorName
     prefix: str
     routes: Sequence[BaseRoute]
     error: Callable[[Problem], dict[str, Any]] | None
@@ -57,15 +60,29 @@ def load_doors(names: Sequence[DoorName], places: Mapping[DoorName, Place] = DOO
     return tuple(_load(name, places[name]) for name in dict.fromkeys(names))
 
 
-def _load(name: str, place: Place) -> LoadedDoor:
+def describe_doors(loaded: Sequence[LoadedDoor]) -> tuple[DoorView, ...]:
+    """Return every door, open or not, by name."""
+    opened = {door.name: door.error is not None for door in loaded}
+    return tuple(
+        DoorView(
+            name=name,
+            path=place.prefix.rstrip("/"),
+            state="closed" if name not in opened else "open" if opened[name] else "not_installed",
+            extra=place.extra,
+        )
+        for name, place in DOORS.items()
+    )
+
+
+def _load(name: DoorName, place: Place) -> LoadedDoor:
     try:
         module = import_module(f".{name.replace('-', '_')}", __package__)
     except ModuleNotFoundError as error:
         if place.extra is None or (error.name or "").startswith(f"{__package__}"):
             raise
         _log.warning("door.not_installed", door=name, extra=place.extra, missing=error.name)
-        return LoadedDoor(place.prefix, [_closed(name, place)], None)
-    return LoadedDoor(place.prefix, module.ROUTES, module.error_document)
+        return LoadedDoor(name, place.prefix, [_closed(name, place)], None)
+    return LoadedDoor(name, place.prefix, module.ROUTES, module.error_document)
 
 
 def _closed(name: str, place: Place) -> Route:

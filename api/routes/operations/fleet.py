@@ -4,6 +4,7 @@ import structlog
 from fastapi import APIRouter
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.contracts.http.doors import DoorsView
 from nova_workers.contracts.http.fleet import (
     FleetPause,
     FleetView,
@@ -50,6 +51,12 @@ async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
     async with state.services.database.connection() as connection:
         groups = await count_queued(connection, None if caller.may("operator") else caller.tenant_id)
     return QueuedView(groups=await name_missing_workers(state.services.redis, groups))
+
+
+@router.get("/doors", responses=problems(), name="get_doors")
+async def get_doors(caller: AnyCaller, state: State) -> DoorsView:
+    """Get the API's address for clients, and the protocols that it speaks beside this one."""
+    return DoorsView(public_url=state.services.settings.api.public_url, doors=list(state.doors))
 
 
 @router.post("/pause", responses=problems(404, 410, body=True))

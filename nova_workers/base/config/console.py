@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field, SecretStr, StringConstraints
+from pydantic import Field, SecretStr
 
-from nova_workers.base.config.forms import Count, Host, Proxies, Seconds
+from nova_workers.base.config.forms import Count, Host, Proxies, PublicUrl, Seconds
 from nova_workers.base.config.sections import Section
 
 
@@ -16,7 +16,7 @@ class ConsoleSettings(Section):
     host: Host = "127.0.0.1"
     """Loopback by default: a new console is reachable from this machine only."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
-    public_url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+$")] | None = None
+    public_url: PublicUrl = None
     """Its address in people's browsers, behind a proxy. With https the cookie is sent over TLS only."""
     secret: Annotated[SecretStr, Field(min_length=32)] | None = None
     """Encrypts the session cookie. Several console processes need the same. Unset: a file under NOVA_HOME."""

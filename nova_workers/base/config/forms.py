@@ -22,6 +22,9 @@ _DATABASE = re.compile(r"postgres(ql)?://\S+")
 _REDIS_SCHEMES = frozenset({"redis", "rediss"})
 _HOST = re.compile(r"[^\s/\[\]@]*")
 _NAME = re.compile(r"\*|(\*\.)?[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)
+_PUBLIC_URL = re.compile(
+    r"https?://([a-z0-9]([a-z0-9._-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?", re.IGNORECASE | re.ASCII
+)
 _TOKEN = re.compile(r"\d+:\S+")
 
 
@@ -49,6 +52,13 @@ def _redis(url: SecretStr) -> SecretStr:
         fits = fits and (parts.path.strip("/") or "0").isdecimal()
     if not fits:
         raise ValueError("give an address of Redis, as redis://host:6379/0 and unix:///path?db=0 are")
+    return url
+
+
+def _public_url(url: str) -> str:
+    # Pages show it within commands and programs.
+    if _PUBLIC_URL.fullmatch(url) is None:
+        raise ValueError("give an address without a path, as https://nova.example.com and http://10.0.0.7:8700 are")
     return url
 
 
@@ -98,6 +108,8 @@ OptionalSecret = Annotated[SecretStr | None, BeforeValidator(empty_is_unset)]
 OptionalHttpUrl = Annotated[
     Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$")] | None, BeforeValidator(empty_is_unset)
 ]
+PublicUrl = Annotated[Annotated[str, AfterValidator(_public_url)] | None, BeforeValidator(empty_is_unset)]
+"""The address of a server as clients know it, without a path; None names none."""
 DatabaseUrl = Annotated[Annotated[SecretStr, AfterValidator(_database)] | None, BeforeValidator(empty_is_unset)]
 RedisUrl = Annotated[Annotated[SecretStr, AfterValidator(_redis)] | None, BeforeValidator(empty_is_unset)]
 BotToken = Annotated[SecretStr, AfterValidator(_token)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, ConfigDict, Field, SecretStr, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
 from nova_workers.base.config.forms import (
     Count,
@@ -16,6 +16,7 @@ from nova_workers.base.config.forms import (
     OptionalHttpUrl,
     OptionalSecret,
     Proxies,
+    PublicUrl,
     Seconds,
     SecondsOrNone,
 )
@@ -76,8 +77,8 @@ class ApiSettings(Section):
     it."""
     cors_origins: Annotated[tuple[str, ...], AfterValidator(_origins)] = ()
     """Origins of web pages whose scripts may call the API with a key; ``*`` is any. By default none."""
-    public_url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+$")] | None = None
-    """Its address as clients know it, behind a proxy: documents that name it have this. Unset: that of the request."""
+    public_url: PublicUrl = None
+    """Its address as clients know it, behind a proxy: what names it to them has this. Unset: that of the request."""
     requests_per_s_per_key: Count = 500
     """By one process, over 10 s."""
     requests_per_s_per_address: Count = 1_000

@@ -36,3 +36,5 @@ def test_a_door_whose_sdk_is_missing_refuses_every_request_and_names_the_extra(
     with TestClient(Starlette(routes=list(door.routes))) as client, pytest.raises(DoorNotInstalled) as refused:
         client.post("/openai/v1/responses")
     assert refused.value.fields == {"door": "openai", "extra": "sdk-extra"}
+    states = {view.name: view.state for view in loading.describe_doors([door])}
+    assert states == dict.fromkeys(loading.DOORS, "closed") | {"openai": "not_installed"}

@@ -2,6 +2,7 @@
 """``/v1/fleet``."""
 
 from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.http.doors import DoorsView
 from nova_workers.contracts.http.fleet import (
     FleetPause,
     FleetView,
@@ -25,6 +26,10 @@ class Fleet:
     def queued(self) -> QueuedView:
         """Return why queued runs wait."""
         return self._transport.fetch(QueuedView, "GET", "/v1/fleet/queued")
+
+    def doors(self) -> DoorsView:
+        """Return the API's address for clients, and the protocols that it speaks."""
+        return self._transport.fetch(DoorsView, "GET", "/v1/fleet/doors")
 
     def pause(self, pause: FleetPause) -> FleetView:
         """Stop new claims in the scope. Queued runs stay queued."""
