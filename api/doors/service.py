@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 
 from nova_workers.base.errors import ConfigurationError, Conflict, NotFound, Unavailable, missing
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.thread_states import ThreadStateReplace, ThreadStateView
 from nova_workers.contracts.http.wire import AgentView, PastMessage, RunView, StatelessRunCreate, ThreadView
@@ -23,7 +24,8 @@ from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
 from nova_workers.domain.idempotency.sql import find_made
 from nova_workers.domain.runs.rules.submit import MakeThread
-from nova_workers.domain.runs.sql.reads import RunState, get_run
+from nova_workers.domain.runs.sql.filters import RunFilter
+from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 from nova_workers.domain.threads.sql.items import (
@@ -43,6 +45,7 @@ from nova_workers.ledger.database import Connection
 from ..acceptance import MessageAcceptance, view_at_end
 from ..auth import Caller, RunsCaller, SubmittingCaller
 from ..errors import EmbeddingsOff
+from ..pagination import PageRequest
 from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
 from ..streaming.following import Ending, Follower, Target
@@ -93,18 +96,23 @@ class Door:
     caller: Caller
     request: Request
 
-    def key(self, request_id: str | None, body: BaseModel) -> RequestKey | None:
+    def key(self, request_id: str | None, body: BaseModel, *, path: str | None = None) -> RequestKey | None:
         """Return the idempotency key of a request; None if its protocol gave it no id.
 
         It is bound to the request as it came, and not to what became of it: a thread that is forked for it, say, is
         another each time. Ids of protocols may be longer than keys, and of other characters.
+
+        Args:
+            request_id: Unique among the protocol's requests of the tenant.
+            body: What makes it another request.
+            path: The digest's, for a protocol that has several paths for one request; None for that of the request.
         """
         if request_id is None:
             return None
         door = self.request.url.path.split("/")[1]
         name = hashlib.sha256(request_id.encode("utf-8", "surrogatepass")).hexdigest()
         meant = orjson.dumps(body.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_SORT_KEYS)
-        digest = hashlib.sha256(self.request.url.path.encode() + b"\0" + meant).digest()
+        digest = hashlib.sha256((path or self.request.url.path).encode() + b"\0" + meant).digest()
         return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
 
     async def earlier(self, key: RequestKey | None) -> str | None:
@@ -211,6 +219,23 @@ class Door:
             while run.merged_into is not None:
                 run = await get_run(connection, self.caller.tenant_id, run.merged_into)
         return run
+
+    async def runs(self, which: RunFilter, paging: PageRequest) -> Page[RunView]:
+        """Return a page of runs, newest first.
+
+        Raises:
+            InvalidCursor: The cursor is none of this list.
+        """
+        tenant_id = self.caller.tenant_id
+        listing = paging.of(tenant_id, "door_runs", str, which)
+        async with self.state.services.database.connection() as connection:
+            rows = await list_runs(connection, tenant_id, which, before=listing.key, limit=listing.rows, media=False)
+        return listing.page(rows, lambda run: run.id)
+
+    async def count_runs(self, which: RunFilter, *, at_most: int) -> int:
+        """Return how many runs there are, up to `at_most`."""
+        async with self.state.services.database.connection() as connection:
+            return await count_runs(connection, self.caller.tenant_id, which, at_most=at_most)
 
     async def facts(self, run_id: str) -> RunFacts:
         """Return the options of a run, the run before it and its tokens by step.

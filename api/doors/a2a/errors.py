@@ -9,6 +9,7 @@ from a2a.utils.error_handlers import build_error_details, build_rest_error_paylo
 from a2a.utils.errors import (
     JSON_RPC_ERROR_CODE_MAP,
     A2AError,
+    ContentTypeNotSupportedError,
     InternalError,
     InvalidParamsError,
     InvalidRequestError,
@@ -18,7 +19,7 @@ from a2a.utils.errors import (
 
 from nova_workers.contracts.bodies import Problem
 
-from ...errors import MalformedRequest
+from ...errors import MalformedRequest, UnsupportedMediaType
 
 _STATUSES: Final = {
     HTTPStatus.UNAUTHORIZED: "UNAUTHENTICATED",
@@ -30,6 +31,12 @@ _STATUSES: Final = {
     HTTPStatus.SERVICE_UNAVAILABLE: "UNAVAILABLE",
 }
 """Names of gRPC's statuses, which the HTTP binding has beside those of HTTP."""
+
+_KINDS: Final[dict[str, type[A2AError]]] = {
+    MalformedRequest.code: JSONParseError,
+    UnsupportedMediaType.code: ContentTypeNotSupportedError,
+}
+"""What the protocol calls refusals of bodies, by our codes."""
 
 _FIELDS: Final = {"thread_id": "message.contextId", "message": "message.parts"}
 """Fields of the native API, as the protocol names them."""
@@ -70,8 +77,8 @@ def error_of(found: Problem) -> A2AError:
 def _kind(found: Problem) -> type[A2AError]:
     if found.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return InternalError
-    if found.code == MalformedRequest.code:
-        return JSONParseError
+    if found.code in _KINDS:
+        return _KINDS[found.code]
     match found.status, found.context.get("kind"):
         case ((HTTPStatus.NOT_FOUND | HTTPStatus.GONE), "run"):
             return TaskNotFoundError

@@ -6,19 +6,21 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from a2a.types import SendMessageRequest, Task
+from a2a.types import ListTasksRequest, ListTasksResponse, SendMessageRequest, Task
 from a2a.utils.errors import PushNotificationNotSupportedError, TaskNotCancelableError, UnsupportedOperationError
 from pydantic import BaseModel
 
 from nova_workers.base.errors import IllegalTransition, InvalidInput, missing
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.runs import RequestKey
 
 from ..questions import open_questions
 from ..service import Door
 from ..streams import DoorStream
-from .cards import base_url
+from .cards import PREFIX, base_url
 from .inputs import answer_of, run_of
+from .listing import list_tasks
 from .tasks import task_of
 from .writer import Frame, TaskWriter
 
@@ -28,8 +30,7 @@ _CANCELED_WITHIN_S: Final = 5.0
 class _Meant(BaseModel):
     """What makes a message another one: with the same id, such a one is another request."""
 
-    agent_id: str
-    message: object
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Exchange:
         return await self.door.submit_and_follow(
             await self._run_of(params),
             lambda begun: TaskWriter(self.door, begun.run_id, self.files_url, frame),
-            key=self.door.key(self._name_of(params), self._meant(params)),
+            key=self._key_of(params),
         )
 
     async def subscribe(self, task_id: str, frame: Frame) -> DoorStream:
@@ -100,6 +101,14 @@ class Exchange:
         run = await self.run(task_id)
         items = await self.door.items(task_id)
         return task_of(task_id, run, items, files_url=self.files_url, history_length=history_length)
+
+    async def list(self, params: ListTasksRequest) -> ListTasksResponse:
+        """Return a page of the agent's tasks.
+
+        Raises:
+            NovaError: It is refused.
+        """
+        return await list_tasks(self.door, self.agent_id, params, self.files_url)
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task, and return it.
@@ -135,8 +144,8 @@ class Exchange:
         _refuse_unkept(params)
         if params.message.task_id:
             return await self._answer(params)
-        key = self.door.key(self._name_of(params), self._meant(params))
-        return (await self.door.submit(await self._run_of(params), key=key)).run_id
+        begun = await self.door.submit(await self._run_of(params), key=self._key_of(params))
+        return begun.run_id
 
     async def _run_of(self, params: SendMessageRequest) -> StatelessRunCreate:
         body = run_of(params.message, self.agent_id)
@@ -173,8 +182,10 @@ class Exchange:
         # Ids of clients need not be unique beyond the client.
         return f"{self.door.caller.key_id} {params.message.message_id}"
 
-    def _meant(self, params: SendMessageRequest) -> _Meant:
-        return _Meant(agent_id=self.agent_id, message=params.message.SerializeToString(deterministic=True).hex())
+    def _key_of(self, params: SendMessageRequest) -> RequestKey | None:
+        """Return the key of a message, which is the same by each binding and with or without a stream."""
+        meant = _Meant(message=params.message.SerializeToString(deterministic=True).hex())
+        return self.door.key(self._name_of(params), meant, path=f"{PREFIX}/{self.agent_id}")
 
 
 def _refuse_unkept(params: SendMessageRequest) -> None:

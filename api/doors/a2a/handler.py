@@ -25,7 +25,7 @@ from a2a.types import (
     Task,
     TaskPushNotificationConfig,
 )
-from a2a.utils.errors import PushNotificationNotSupportedError, UnsupportedOperationError
+from a2a.utils.errors import PushNotificationNotSupportedError
 from a2a.utils.proto_utils import validate_proto_required_fields
 from google.protobuf.message import Message as ProtoMessage
 from redis.exceptions import RedisError
@@ -79,8 +79,8 @@ class FleetRequestHandler(RequestHandler):
         return await _asked(params, context, lambda exchange: exchange.cancel(params.id))
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """Refuse."""
-        raise UnsupportedOperationError("This server does not list tasks.")
+        """Return a page of the agent's tasks."""
+        return await _asked(params, context, lambda exchange: exchange.list(params))
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext

@@ -68,6 +68,37 @@ async def get_task(agent_id: AgentPath, request: Request, door: AnyDoor) -> Resp
     return await _answer(request, door, agent_id, _rest.on_get_task)
 
 
+@router.get("/tasks")
+async def list_tasks(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
+    """Return a page of tasks."""
+    return await _answer(request, door, agent_id, _rest.list_tasks)
+
+
+@router.post("/tasks/{id}/pushNotificationConfigs")
+async def create_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
+    """Refuse."""
+    parse_json(await body_of(request))
+    return await _answer(request, door, agent_id, _rest.set_push_notification)
+
+
+@router.get("/tasks/{id}/pushNotificationConfigs")
+async def list_push_configs(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
+    """Refuse."""
+    return await _answer(request, door, agent_id, _rest.list_push_notifications)
+
+
+@router.get("/tasks/{id}/pushNotificationConfigs/{push_id}")
+async def get_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
+    """Refuse."""
+    return await _answer(request, door, agent_id, _rest.get_push_notification)
+
+
+@router.delete("/tasks/{id}/pushNotificationConfigs/{push_id}")
+async def delete_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
+    """Refuse."""
+    return await _answer(request, door, agent_id, _rest.delete_push_notification)
+
+
 @router.get("/extendedAgentCard")
 async def get_extended_card(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
     """Return the card of the agent."""

@@ -185,6 +185,13 @@ async def list_runs(
     return [_view(row) for row in rows]
 
 
+async def count_runs(connection: Connection, tenant_id: str, which: RunFilter, *, at_most: int) -> int:
+    """Return how many runs there are, up to `at_most`."""
+    conditions, values = conditions_of(which)
+    query = f"SELECT count(*) FROM (SELECT 1 FROM runs r WHERE {conditions} LIMIT :at_most) AS found"
+    return await connection.fetchval(query, tenant_id=tenant_id, **values, at_most=at_most)
+
+
 async def list_thread_runs(
     connection: Connection,
     tenant_id: str,

@@ -67,6 +67,7 @@ class A2aDoor:
             rpc("GetTask", {"id": run_id}),
             rpc("CancelTask", {"id": run_id}),
             rpc("GetExtendedAgentCard", {}),
+            rpc("ListTasks", {}),
             self.stream(run_id),
             DoorRequest("GET", "/a2a/nova/.well-known/agent-card.json"),
         )

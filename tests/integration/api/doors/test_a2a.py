@@ -14,6 +14,7 @@ from a2a.types import (
     CancelTaskRequest,
     GetExtendedAgentCardRequest,
     GetTaskRequest,
+    ListTasksRequest,
     Message,
     Part,
     Role,
@@ -331,3 +332,62 @@ async def test_a_stream_that_asks_ends_there(api: Api, worker: ManualWorker) -> 
     first, last = events_of(stream.content)[0], events_of(stream.content)[-1]
     assert first["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
     assert last["statusUpdate"]["status"]["message"]["parts"][0]["text"] == "Which colour?"
+
+
+@both
+async def test_tasks_are_listed_in_pages_by_context_and_state(
+    api: Api, worker: ManualWorker, other_tenant: Tenant, binding: Binding
+) -> None:
+    thread = await api.thread()
+    first, second = [await api.run(thread, text) for text in ("one", "two")]
+    await worker.play(thread, "Done.")
+    other = await api.run(await api.thread(), "three")
+    async with client_of(api.url, api.tenant.key, binding) as client:
+        page = await client.list_tasks(ListTasksRequest(page_size=2))
+        assert ([task.id for task in page.tasks], page.total_size, page.page_size) == ([other, second], 3, 2)
+        rest = await client.list_tasks(ListTasksRequest(page_size=2, page_token=page.next_page_token))
+        assert ([task.id for task in rest.tasks], rest.next_page_token) == ([first], "")
+        assert not rest.tasks[0].artifacts
+        done = ListTasksRequest(
+            context_id=thread, status=TaskState.TASK_STATE_COMPLETED, include_artifacts=True, history_length=5
+        )
+        [task] = (await client.list_tasks(done)).tasks
+        assert (task.id, task.artifacts[0].parts[0].text, len(task.history)) == (first, "Done.", 2)
+        asking = ListTasksRequest(status=TaskState.TASK_STATE_INPUT_REQUIRED)
+        assert not (await client.list_tasks(asking)).tasks
+        later = ListTasksRequest()
+        later.status_timestamp_after.FromJsonString("2999-01-01T00:00:00Z")
+        assert not (await client.list_tasks(later)).tasks
+        for wrong in (ListTasksRequest(page_size=101), ListTasksRequest(page_token="none")):
+            with pytest.raises((A2AError, A2AClientError)):
+                await client.list_tasks(wrong)
+    async with client_of(api.url, other_tenant.key, binding) as stranger:
+        assert not (await stranger.list_tasks(ListTasksRequest(context_id=thread))).tasks
+
+
+async def test_a_message_is_the_same_by_each_binding_with_and_without_a_stream(api: Api, worker: ManualWorker) -> None:
+    message = message_of("once", "m1")
+    first = await rpc("SendMessage", {"message": message, "configuration": {"returnImmediately": True}}).send(api.http)
+    task = first.json()["result"]["task"]
+    await worker.play(task["contextId"], "Hi.")
+    headers = {"A2A-Version": "1.0"}
+    whole = await api.http.post("/a2a/nova/message:send", json={"message": message}, headers=headers)
+    stream = await api.http.post("/a2a/nova/message:stream", json={"message": message}, headers=headers)
+    assert whole.json()["task"]["id"] == task["id"]
+    assert events_of(stream.content)[0]["task"]["id"] == task["id"]
+    assert await api.count("runs") == 1
+
+
+async def test_push_notifications_are_refused_in_the_protocols_words(api: Api) -> None:
+    answer = await rpc("CreateTaskPushNotificationConfig", {"taskId": NO_RUN, "url": "https://example.com"}).send(
+        api.http
+    )
+    assert answer.json()["error"]["code"] == -32003
+    path, headers = f"/a2a/nova/tasks/{NO_RUN}/pushNotificationConfigs", {"A2A-Version": "1.0"}
+    answers = [
+        await api.http.post(path, json={"url": "https://example.com"}, headers=headers),
+        await api.http.get(path, headers=headers),
+        await api.http.get(f"{path}/one", headers=headers),
+        await api.http.delete(f"{path}/one", headers=headers),
+    ]
+    assert [answer.status_code for answer in answers] == [400, 400, 400, 400]
