@@ -101,7 +101,6 @@ class MessageAcceptance:
         path: str | None = None,
         run_id: str | None = None,
         request: RequestKey | None = None,
-        after_run_id: str | None = None,
         make_thread: MakeThread | None = None,
     ) -> tuple[Accepted, Submission]:
         """Accept a message.
@@ -112,8 +111,7 @@ class MessageAcceptance:
             path: Part of the body's hash; None for the request's own.
             run_id: The id that a new run gets.
             request: The idempotency key, where it is bound to another body than this one.
-            after_run_id: The run whose turn it continues, for a body that names neither a thread nor an agent.
-            make_thread: Makes the thread, in the run's transaction.
+            make_thread: Makes the thread, in the run's transaction; the body names neither a thread nor an agent then.
 
         Raises:
             NovaError: It is refused; then there is no run.
@@ -135,8 +133,6 @@ class MessageAcceptance:
             traceparent=current_traceparent(),
             now=services.clock.now(),
         )
-        if after_run_id is not None:
-            submission = replace(submission, after_run_id=after_run_id)
         accepted = await services.submitter.submit(submission, run_id=run_id, make_thread=make_thread)
         if not accepted.replayed:
             services.metrics.runs_accepted.labels(accepted.queue, submission.source).inc()

@@ -14,7 +14,7 @@ import structlog
 from fastapi import Depends, Request
 from pydantic import BaseModel
 
-from nova_workers.base.errors import ConfigurationError, Conflict, NotFound, Unavailable, missing
+from nova_workers.base.errors import ConfigurationError, Unavailable, missing
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.thread_states import ThreadStateReplace, ThreadStateView
@@ -23,10 +23,12 @@ from nova_workers.contracts.ports import Embedder
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
 from nova_workers.domain.idempotency.sql import find_made
-from nova_workers.domain.runs.rules.submit import MakeThread
+from nova_workers.domain.runs.rules.submit import MakeThread, thread_after
+from nova_workers.domain.runs.rules.waiting import Within
 from nova_workers.domain.runs.sql.filters import RunFilter
 from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs
 from nova_workers.domain.threads.rules.past import turns_of
+from nova_workers.domain.threads.rules.states import offer_state
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 from nova_workers.domain.threads.sql.items import (
     RunFacts,
@@ -38,7 +40,7 @@ from nova_workers.domain.threads.sql.items import (
 from nova_workers.domain.threads.sql.lineage import list_turn_places
 from nova_workers.domain.threads.sql.places import find_place, note_place
 from nova_workers.domain.threads.sql.records import create_thread, get_thread, list_threads
-from nova_workers.domain.threads.sql.states import read_state, write_state
+from nova_workers.domain.threads.sql.states import read_state
 from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
 
@@ -131,25 +133,21 @@ class Door:
         message: StatelessRunCreate,
         *,
         key: RequestKey | None = None,
-        after_run_id: str | None = None,
         make_thread: MakeThread | None = None,
     ) -> Begun:
-        """Accept a message for a thread, for a new thread of an agent, or as what follows a run.
+        """Accept a message for a thread, for a new thread of an agent, or for one that is made with its run.
 
         Args:
             message: The message with the options of its run.
             key: Of the request: with it, a repeated one gets the same run.
-            after_run_id: The run that it continues, for a message that names neither thread nor agent: in the run's
-                own thread, or in a fork of it if other messages followed. A refusal leaves no fork.
-            make_thread: Makes its thread (`with_past`), which exists only if the run does.
+            make_thread: For a message that names neither thread nor agent, makes or chooses its thread (`with_past`,
+                `after`, `with_state`). What it writes is there only if the run is: a refusal leaves nothing.
 
         Raises:
             NovaError: It is refused; then there is no run.
         """
         acceptance = MessageAcceptance(self.state, self.caller, self.request, None)
-        accepted, _ = await acceptance.submit(
-            message, None, request=key, after_run_id=after_run_id, make_thread=make_thread
-        )
+        accepted, _ = await acceptance.submit(message, None, request=key, make_thread=make_thread)
         return Begun(accepted.run_id, accepted.thread_id, accepted.agent_id, accepted.replayed)
 
     async def submit_and_follow(
@@ -158,7 +156,6 @@ class Door:
         writer_of: Callable[[Begun], Writer],
         *,
         key: RequestKey | None = None,
-        after_run_id: str | None = None,
         make_thread: MakeThread | None = None,
     ) -> DoorStream:
         """Accept a message as `submit` does, and respond with what its run does.
@@ -169,7 +166,7 @@ class Door:
             NovaError: It is refused; then there is no run.
         """
         async with self.state.permits.hold(self.caller.key_id) as permit:
-            begun = await self.submit(message, key=key, after_run_id=after_run_id, make_thread=make_thread)
+            begun = await self.submit(message, key=key, make_thread=make_thread)
             target = Target(self.caller.tenant_id, begun.run_id)
             found = RunState.accepted(begun.run_id, begun.thread_id, begun.agent_id)
             if begun.is_replay:
@@ -359,6 +356,13 @@ class Door:
     ) -> MakeThread:
         """Return the maker of a thread that begins with the messages of a conversation that the client keeps.
 
+        Args:
+            agent_id: The agent that the thread is of.
+            messages: The conversation; may be empty.
+            ephemeral: Whether the thread is.
+            label: A name that no other thread of the tenant has. If one has, the maker raises `Conflict`, whose
+                ``fields['field']`` is ``label``.
+
         Raises:
             InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
         """
@@ -370,11 +374,12 @@ class Door:
             return turns_of(checked_messages(scaled, max_chars=max_chars, now=services.clock.now()))
 
         # A long conversation takes some 0.1 s.
-        turns = await asyncio.to_thread(check)
+        turns = await asyncio.to_thread(check) if messages else []
 
         async def make(connection: Connection) -> str:
             thread = await create_thread(connection, tenant_id, agent_id, label=label, ephemeral=ephemeral)
-            await import_turns(connection, tenant_id, thread.id, thread.agent_id, turns, embed=False)
+            if turns:
+                await import_turns(connection, tenant_id, thread.id, thread.agent_id, turns, embed=False)
             return thread.id
 
         return make
@@ -385,36 +390,31 @@ class Door:
             found = await list_threads(connection, self.caller.tenant_id, label=label, limit=1)
         return found[0] if found else None
 
-    async def make_thread(self, agent_id: str, *, label: str, past: Sequence[PastMessage] = ()) -> ThreadView:
-        """Make a thread with a label, or return the one that a concurrent request made.
+    def in_thread(self, thread_id: str) -> MakeThread:
+        """Return what chooses a thread that exists."""
 
-        Args:
-            agent_id: The agent that the thread is of.
-            label: No other thread of the tenant has it.
-            past: Messages of a conversation that took place elsewhere, with which it begins.
+        async def choose(_: Connection) -> str:
+            return thread_id
 
-        Raises:
-            NotFound: No such agent in this tenant.
-            Gone: It was deleted or renamed.
-            InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
+        return choose
+
+    def after(self, run_id: str, *, label: str | None = None) -> MakeThread:
+        """Return what chooses the thread in which a message continues a run, as `thread_after`."""
+        return lambda connection: thread_after(connection, self.caller.tenant_id, run_id, label=label)
+
+    def with_state(self, make_thread: MakeThread, offered: ThreadStateReplace) -> MakeThread:
+        """Return what makes a thread and takes the state document that a client has, as `offer_state`.
+
+        The change is in the audit log.
         """
-        tenant_id = self.caller.tenant_id
-        make = await self.with_past(agent_id, past, label=label) if past else None
-        try:
-            if make is None:
-                async with self.state.services.database.connection() as connection:
-                    return await create_thread(connection, tenant_id, agent_id, label=label)
-            async with self.state.services.database.transaction() as connection:
-                return await get_thread(connection, tenant_id, await make(connection))
-        except Conflict:
-            found = await self.labelled_thread(label)
-            if found is None:
-                raise
-            return found
-        except NotFound:
-            # A deleted one is named as such.
-            await self.agent(agent_id)
-            raise
+        act_as(self.caller.actor())
+
+        async def make(connection: Connection) -> str:
+            thread_id = await make_thread(connection)
+            await offer_state(connection, self.caller.tenant_id, thread_id, offered.state, version=offered.version)
+            return thread_id
+
+        return make
 
     async def thread_state(self, thread_id: str) -> ThreadStateView:
         """Return the state document of a thread.
@@ -426,28 +426,38 @@ class Door:
         async with self.state.services.database.connection() as connection:
             return await read_state(connection, self.caller.tenant_id, thread_id)
 
-    async def replace_thread_state(self, thread_id: str, change: ThreadStateReplace) -> ThreadStateView | None:
-        """Replace a version of a thread's state document. None if it has another version by now."""
-        async with self.state.services.database.connection() as connection:
-            return await write_state(connection, self.caller.tenant_id, thread_id, change.state, version=change.version)
-
-    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+    async def answer(self, run_id: str, answer: RunAnswer, *, within: Within | None = None) -> RunView:
         """Answer a question of a run, or permit or refuse a call. The same may be given again. It is in the audit log.
 
         Raises:
             NovaError: As `Waiting.answer`.
         """
         act_as(self.caller.actor())
-        return await self.state.services.waiting.answer(self.caller.tenant_id, run_id, answer.wait_id, answer)
+        waiting, tenant_id = self.state.services.waiting, self.caller.tenant_id
+        return await waiting.answer(tenant_id, run_id, answer.wait_id, answer, within=within)
 
-    async def give_results(self, run_id: str, results: Sequence[ToolResult]) -> RunView:
+    async def give_results(
+        self, run_id: str, results: Sequence[ToolResult], *, within: Within | None = None
+    ) -> RunView:
         """Give a run results of calls that its caller executed, all or none. The same may be given again.
 
         Raises:
             NovaError: As `Waiting.give_results`.
         """
         given = await given_results(results, max_chars=self.state.services.settings.api.max_message_chars)
-        return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given)
+        return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given, within=within)
+
+    def offering(self, thread_id: str, offered: ThreadStateReplace) -> Within:
+        """Return what takes, with an answer or with results, the state document that a client has, as `offer_state`.
+
+        The change is in the audit log.
+        """
+        act_as(self.caller.actor())
+
+        async def offer(connection: Connection) -> None:
+            await offer_state(connection, self.caller.tenant_id, thread_id, offered.state, version=offered.version)
+
+        return offer
 
     async def cancel(self, run_id: str) -> RunView:
         """Cancel a run. Canceling twice changes nothing. It is in the audit log.

@@ -124,9 +124,6 @@ class Submission:
     content: tuple[ContentBlock, ...]
     thread_id: str | None = None
     agent_id: str | None = None
-    after_run_id: str | None = None
-    """The run whose turn it continues, instead of a thread or an agent: in the run's own thread, or in a fork of it if
-    other messages followed there."""
     ephemeral: bool = False
     """Whether the new thread is ephemeral."""
     on_busy: OnBusy = "enqueue"

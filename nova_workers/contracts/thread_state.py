@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Annotated, Any, Final
 
@@ -47,6 +48,11 @@ StateDocument = Annotated[JsonObject, AfterValidator(_bounded)]
 """A whole document."""
 StatePatch = Annotated[JsonObject, AfterValidator(_bounded)]
 """A JSON Merge Patch of a document: as an object, it leaves an object."""
+
+
+def is_same(left: object, right: object) -> bool:
+    """Compare as JSON, where true is not 1, and the order of an object's fields does not count."""
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:

@@ -116,6 +116,10 @@ class AskUser(_Value):
             raise ValueError(f"default {self.default!r} is not one of the options")
         return self
 
+    def takes(self, answer: str) -> bool:
+        """Return whether a text may be the answer."""
+        return not self.only_options or answer in self.options
+
 
 class AskApproval(_Value):
     """A request for a person's approval of a tool call."""

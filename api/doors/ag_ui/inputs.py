@@ -30,11 +30,13 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.base.media import MEDIA_TYPES
 from nova_workers.contracts.bodies import is_one_line
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.contracts.http.thread_states import ThreadStateReplace
 from nova_workers.contracts.http.wire import OnBusy, PastMessage, StatelessRunCreate
-from nova_workers.contracts.waits import AskApproval, RunAnswer, ToolResult
+from nova_workers.contracts.waits import AskApproval, AskUser, RunAnswer, ToolResult
 
 from ..items import QuestionItem
 from .parts import Asked, item_of
+from .stamps import version_of
 
 _ROLES: Final = frozenset({"developer", "system", "assistant", "user", "tool", "activity", "reasoning"})
 _PARTS: Final = frozenset({"text", "image", "audio", "video", "document"})
@@ -139,9 +141,21 @@ def past_of(messages: Sequence[Message]) -> list[PastMessage]:
     return past
 
 
-def run_of(
-    body: AgentInput, message: Sequence[ContentBlock], thread_id: str | None, on_busy: OnBusy
-) -> StatelessRunCreate:
+def offered_state(body: AgentInput) -> ThreadStateReplace | None:
+    """Return the state that a client has, with the version that its messages name; None if it has none.
+
+    Raises:
+        InvalidInput: It is beyond the bounds of a state document.
+    """
+    if not isinstance(body.state, dict) or not body.state:
+        return None
+    try:
+        return ThreadStateReplace(state=body.state, version=version_of(body.messages))
+    except ValidationError as error:
+        raise InvalidInput(f"state: {error.errors()[0]['msg']}.", field="state") from error
+
+
+def run_of(body: AgentInput, message: Sequence[ContentBlock], on_busy: OnBusy) -> StatelessRunCreate:
     """Return the message of a request with the options of its run.
 
     Raises:
@@ -153,7 +167,6 @@ def run_of(
     try:
         return StatelessRunCreate(
             message=list(message),
-            thread_id=thread_id,
             on_busy=on_busy,
             metadata={"ag_ui": {name: value for name, value in names.items() if is_one_line(value)}},
             **{name: value for name, value in options.items() if value},
@@ -176,8 +189,14 @@ def in_terms_of_the_protocol(error: InvalidInput) -> InvalidInput:
     return InvalidInput(str(error).replace(field, place, 1) if field else str(error), field=place or "body")
 
 
-def answer_of(question: QuestionItem, entry: ResumeEntry, field: str) -> RunAnswer | None:
+def answer_of(question: QuestionItem, entry: ResumeEntry, field: str, *, by: str) -> RunAnswer | None:
     """Return the answer to a question; None where a question that takes only its options was abandoned.
+
+    Args:
+        question: What is answered.
+        entry: The answer of the client.
+        field: The place of the entry, for refusals.
+        by: Who answers, for the record.
 
     Raises:
         InvalidInput: The payload has another form than the interrupt's schema.
@@ -206,11 +225,14 @@ def answer_of(question: QuestionItem, entry: ResumeEntry, field: str) -> RunAnsw
         text = payload.get("answer") if isinstance(payload, dict) else payload
         answer = {"text": text if isinstance(text, str) else None}
     try:
-        found = RunAnswer(wait_id=question.id, **answer)
+        found = RunAnswer(wait_id=question.id, by=by, **answer)
     except ValidationError as error:
         raise InvalidInput(f"{field}.payload: {error.errors()[0]['msg']}.", field=f"{field}.payload") from error
     if found.text is None and found.approve is None:
         raise InvalidInput(f'{field}.payload must be a text, or {{"answer": "a text"}}.', field=f"{field}.payload")
+    if isinstance(question.request, AskUser) and not question.request.takes(found.text or ""):
+        options = ", ".join(map(repr, question.request.options))
+        raise InvalidInput(f"{field}.payload must be one of the options {options}.", field=f"{field}.payload")
     return found
 
 

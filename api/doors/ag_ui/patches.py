@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.thread_state import is_same
 
 
 def json_patch(before: JsonObject, after: JsonObject) -> list[JsonObject]:
@@ -25,14 +24,9 @@ def _operations(before: JsonObject, after: JsonObject, at: str) -> Iterator[Json
             yield {"op": "add", "path": path, "value": value}
         elif isinstance(old, dict) and isinstance(value, dict):
             yield from _operations(old, value, path)
-        elif not _same(old, value):
+        elif not is_same(old, value):
             yield {"op": "replace", "path": path, "value": value}
 
 
 def _token(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Compare as JSON: true is not 1 there."""
-    return orjson.dumps(left) == orjson.dumps(right)

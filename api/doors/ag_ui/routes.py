@@ -9,24 +9,36 @@ from typing import Annotated, Any, Final
 
 from ag_ui.core import MessagesSnapshotEvent, RunFinishedEvent, RunFinishedSuccessOutcome, StateSnapshotEvent
 from fastapi import APIRouter, Path, Response
-from pydantic import ValidationError
 
-from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, NotFound, missing
+from nova_workers.base.errors import Conflict, Gone, IllegalTransition, InvalidInput, NotFound, missing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.bodies import is_one_line
-from nova_workers.contracts.http.thread_states import ThreadStateReplace
-from nova_workers.contracts.http.wire import RunView, StatelessRunCreate, ThreadView
+from nova_workers.contracts.http.wire import OnBusy, RunView, ThreadView
 from nova_workers.contracts.runs import RequestKey
+from nova_workers.contracts.thread_state import is_same
 from nova_workers.contracts.waits import RunAnswer
+from nova_workers.domain.runs.rules.submit import MakeThread
+from nova_workers.domain.runs.rules.waiting import Within
 
 from ...json_body import StrictRoute
 from ...openapi import EVENT_STREAM
 from ..items import Item, QuestionItem, ToolCallItem
 from ..service import Door, SendingDoor
 from .conversations import missed_messages
-from .inputs import AgentInput, Given, answer_of, given_input, in_terms_of_the_protocol, past_of, run_of, sent_message
+from .inputs import (
+    AgentInput,
+    Given,
+    answer_of,
+    given_input,
+    in_terms_of_the_protocol,
+    offered_state,
+    past_of,
+    run_of,
+    sent_message,
+)
 from .parts import first_open_step, interrupt_id, open_asks
 from .parts import run_of as run_of_message
+from .stamps import stamped, version_of
 from .writer import PartWriter, Request, frames_of, started
 
 router = APIRouter(prefix="/ag-ui", route_class=StrictRoute, include_in_schema=False)
@@ -78,37 +90,55 @@ async def run_agent(agent_id: AgentPath, body: AgentInput, door: SendingDoor) ->
 
 async def _submit(exchange: _Exchange) -> Response:
     """Send what the person says to the thread, or after the run with which the client's history ends."""
-    door, agent_id, body, said = exchange.door, exchange.agent_id, exchange.body, exchange.given.message
+    door, agent_id, body = exchange.door, exchange.agent_id, exchange.body
     thread = await _thread_of(door, agent_id, body)
-    parent = await _parent_of(door, agent_id, body, is_new=thread is None)
+    if thread is None:
+        try:
+            return await _begin(exchange)
+        except Conflict as error:
+            thread = await _thread_of(door, agent_id, body) if error.fields.get("field") == "label" else None
+            if thread is None:
+                raise
+            # A concurrent request made it.
+    parent = None if body.parent_run_id is None else await _parent_of(exchange, is_new_thread=False)
     if parent is not None:
-        message = run_of(body, said, None, "enqueue")
-        return await _send(exchange, message, exchange.writer(), after_run_id=parent)
-    # Before a thread is made for what is refused.
-    message = run_of(body, said, None if thread is None else thread.id, "enqueue")
-    if thread is not None:
-        await _refuse_while_asking(door, thread)
-        await _adopt_state(door, thread.id, body)
-        return await _send(exchange, message, exchange.writer())
-    thread = await _new_thread(exchange)
-    await _adopt_state(door, thread.id, body)
-    message = message.model_copy(update={"thread_id": thread.id})
-    return await _send(exchange, message, exchange.writer(is_new_thread=True))
+        return await _send(exchange, door.after(parent))
+    await _refuse_while_asking(door, thread)
+    return await _send(exchange, door.in_thread(thread.id))
 
 
-async def _new_thread(exchange: _Exchange) -> ThreadView:
-    """Make the thread of a client's id, with what was said elsewhere before."""
-    body, label = exchange.body, _label(exchange.agent_id, exchange.body.thread_id)
-    return await exchange.door.make_thread(exchange.agent_id, label=label, past=past_of(body.messages))
+async def _begin(exchange: _Exchange) -> Response:
+    """Send what begins the thread of a client's id: a branch of the conversation that it has, or a new one.
+
+    Raises:
+        Conflict: A concurrent request made the thread; then ``fields['field']`` is ``label``.
+    """
+    door, agent_id, body = exchange.door, exchange.agent_id, exchange.body
+    label = _label(agent_id, body.thread_id)
+    parent = await _parent_of(exchange, is_new_thread=True)
+    if parent is not None:
+        return await _send(exchange, door.after(parent, label=label))
+    make_thread = await door.with_past(agent_id, past_of(body.messages), label=label)
+    try:
+        return await _send(exchange, make_thread, is_new_thread=True)
+    except NotFound:
+        # A deleted agent is named as such.
+        await door.agent(agent_id)
+        raise
 
 
 async def _send(
-    exchange: _Exchange, message: StatelessRunCreate, writer: PartWriter, *, after_run_id: str | None = None
+    exchange: _Exchange, make_thread: MakeThread, *, on_busy: OnBusy = "enqueue", is_new_thread: bool = False
 ) -> Response:
+    """Send the message with the state that the client has: the thread, both and the run are there, or none of them."""
+    door = exchange.door
+    message = run_of(exchange.body, exchange.given.message, on_busy)
+    offered = offered_state(exchange.body)
+    if offered is not None:
+        make_thread = door.with_state(make_thread, offered)
+    writer = exchange.writer(is_new_thread=is_new_thread)
     try:
-        return await exchange.door.submit_and_follow(
-            message, lambda _: writer, key=exchange.key, after_run_id=after_run_id
-        )
+        return await door.submit_and_follow(message, lambda _: writer, key=exchange.key, make_thread=make_thread)
     except InvalidInput as error:
         raise in_terms_of_the_protocol(error) from error
 
@@ -118,26 +148,26 @@ async def _continue(exchange: _Exchange) -> Response:
     door, body, given = exchange.door, exchange.body, exchange.given
     if given.message and given.answers:
         raise InvalidInput("messages: answer the interrupts first, and send a message afterwards.", field="messages")
-    run, items = await _asking_run(door, exchange.agent_id, given)
+    run, items = await _asking_run(exchange)
     step = _step_asked(items, given)
     _refuse_partial(items, given, step)
     answers = _answers(items, exchange)
-    await _adopt_state(door, run.thread_id, body)
-    await _give_results(exchange, run.id)
-    await _answer(door, run.id, answers)
+    offered = offered_state(body)
+    within = None if offered is None else door.offering(run.thread_id, offered)
+    await _give_results(exchange, run.id, within)
+    await _answer(door, run.id, answers, within)
     if given.message:
         # The person says something else: the agent has the results, and what it would have said to them is not awaited.
-        message = run_of(body, given.message, run.thread_id, "interrupt")
-        return await _send(exchange, message, exchange.writer())
+        return await _send(exchange, door.in_thread(run.thread_id), on_busy="interrupt")
     return await door.follow(run.id, exchange.writer(first_step=step + 1))
 
 
-async def _give_results(exchange: _Exchange, run_id: str) -> None:
+async def _give_results(exchange: _Exchange, run_id: str, within: Within | None) -> None:
     given = exchange.given
     if not given.results:
         return
     try:
-        await exchange.door.give_results(run_id, [result for _, result in given.results])
+        await exchange.door.give_results(run_id, [result for _, result in given.results], within=within)
     except IllegalTransition:
         if not given.message:
             raise
@@ -145,15 +175,26 @@ async def _give_results(exchange: _Exchange, run_id: str) -> None:
         raise InvalidInput(str(error), field="messages") from error
 
 
-async def _asking_run(door: Door, agent_id: str, given: Given) -> tuple[RunView, Sequence[Item]]:
+async def _asking_run(exchange: _Exchange) -> tuple[RunView, Sequence[Item]]:
+    door, given = exchange.door, exchange.given
     asked = [each for each, _ in [*given.results, *given.answers]]
     run_ids = {each.run_id for each in asked}
     if len(run_ids) > 1:
         raise InvalidInput("messages: all calls and interrupts that are answered must be of one run.", field="messages")
     run = await door.run(asked[0].run_id)
-    if run.agent_id != agent_id:
+    if run.agent_id != exchange.agent_id or not await _is_named(exchange, await door.thread(run.thread_id)):
         raise missing("run", run.id)
     return run, await door.items(run.id)
+
+
+async def _is_named(exchange: _Exchange, thread: ThreadView) -> bool:
+    """Return whether a thread is the one that a request names, or a branch of it that has no name of its own."""
+    label = _label(exchange.agent_id, exchange.body.thread_id)
+    while exchange.body.thread_id != thread.id and thread.label != label:
+        if thread.label is not None or thread.forked_from_thread_id is None:
+            return False
+        thread = await exchange.door.thread(thread.forked_from_thread_id)
+    return True
 
 
 def _step_asked(items: Sequence[Item], given: Given) -> int:
@@ -187,19 +228,19 @@ def _answers(items: Sequence[Item], exchange: _Exchange) -> list[RunAnswer | Non
     questions = {item.id: item for item in items if isinstance(item, QuestionItem) and item.is_open}
     entries = list(exchange.body.resume or ())
     return [
-        answer_of(questions[asked.name], entry, f"resume.{entries.index(entry)}")
+        answer_of(questions[asked.name], entry, f"resume.{entries.index(entry)}", by=exchange.door.caller.key_name)
         for asked, entry in exchange.given.answers
         if asked.name in questions
     ]
 
 
-async def _answer(door: Door, run_id: str, answers: Sequence[RunAnswer | None]) -> None:
+async def _answer(door: Door, run_id: str, answers: Sequence[RunAnswer | None], within: Within | None) -> None:
     for answer in answers:
         if answer is None:
             await door.cancel(run_id)
             return
         try:
-            await door.answer(run_id, answer)
+            await door.answer(run_id, answer, within=within)
         except InvalidInput as error:
             raise InvalidInput(str(error), field="resume") from error
         except IllegalTransition:
@@ -219,11 +260,12 @@ async def _join(exchange: _Exchange) -> Response:
     events: list[Any] = [started(body.thread_id, body.run_id, body.parent_run_id)]
     if thread is not None:
         state = await door.thread_state(thread.id)
-        if state.version and state.state != body.state:
+        if state.version and not is_same(state.state, body.state):
             events.append(StateSnapshotEvent(snapshot=state.state))
         missed = await missed_messages(door, thread.id, None, 0, body.messages)
-        if missed is not None:
-            events.append(MessagesSnapshotEvent(messages=missed))
+        messages = body.messages if missed is None else missed
+        if missed is not None or (messages and state.version and state.version != version_of(messages)):
+            events.append(MessagesSnapshotEvent(messages=stamped(messages, state.version)))
     outcome = RunFinishedSuccessOutcome()
     events.append(RunFinishedEvent(thread_id=body.thread_id, run_id=body.run_id, outcome=outcome))
     content = frames_of(events, door.state.services.clock.now().timestamp())
@@ -241,13 +283,12 @@ async def _thread_of(door: Door, agent_id: str, body: AgentInput) -> ThreadView 
     return thread
 
 
-async def _parent_of(door: Door, agent_id: str, body: AgentInput, *, is_new: bool) -> str | None:
-    """Return the run that the message continues in a branch: where the client names a parent, or a new thread.
+async def _parent_of(exchange: _Exchange, *, is_new_thread: bool) -> str | None:
+    """Return the run that a branch continues: the last one of the client's history, or else the parent that it names.
 
-    It is the last run of the client's history. None if there is none of this agent.
+    None if there is none of the agent, or for a thread that exists, none in that.
     """
-    if not is_new and body.parent_run_id is None:
-        return None
+    door, agent_id, body = exchange.door, exchange.agent_id, exchange.body
     names = [message.id for message in body.messages if message.role in {"assistant", "tool"}]
     found = next((run_id for name in reversed(names) if (run_id := run_of_message(name)) is not None), None)
     if found is None and body.parent_run_id is not None and body.parent_run_id.startswith("run_"):
@@ -256,9 +297,11 @@ async def _parent_of(door: Door, agent_id: str, body: AgentInput, *, is_new: boo
         return None
     try:
         run = await door.run(found)
-    except NotFound:
+        thread = await door.thread(run.thread_id)
+        is_there = is_new_thread or await _is_named(exchange, thread)
+    except (NotFound, Gone):
         return None
-    return run.id if run.agent_id == agent_id and run.turn_id is not None else None
+    return run.id if is_there and run.agent_id == agent_id and run.turn_id is not None else None
 
 
 async def _refuse_while_asking(door: Door, thread: ThreadView) -> None:
@@ -276,34 +319,6 @@ async def _refuse_while_asking(door: Door, thread: ThreadView) -> None:
             "request without messages shows what is asked.",
             run_id=run.id,
         )
-
-
-async def _adopt_state(door: Door, thread_id: str, body: AgentInput) -> None:
-    """Write the client's state, if it changed the version of the document that there is.
-
-    Which version it has, its messages say. A change of an older one is dropped: the client gets the document.
-    """
-    if not isinstance(body.state, dict) or not body.state:
-        return
-    found = await door.thread_state(thread_id)
-    if found.state == body.state or found.version != _version_seen(body):
-        return
-    try:
-        change = ThreadStateReplace(state=body.state, version=found.version)
-    except ValidationError as error:
-        raise InvalidInput(f"state: {error.errors()[0]['msg']}.", field="state") from error
-    await door.replace_thread_state(thread_id, change)
-
-
-def _version_seen(body: AgentInput) -> int:
-    seen = 0
-    for message in body.messages:
-        match message.metadata:
-            case {"nova": {"stateVersion": int(version)}}:
-                seen = max(seen, version)
-            case _:
-                pass
-    return seen
 
 
 def _label(agent_id: str, thread_id: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -42,6 +42,7 @@ from ag_ui.encoder import EventEncoder
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunView, UsageView
+from nova_workers.contracts.thread_state import is_same
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.domain.runs.sql.reads import RunState
 
@@ -51,11 +52,7 @@ from ..service import Door
 from .conversations import content_of, function_of, messages_of, missed_messages, parent_of
 from .parts import goes_on, interrupt_id, tool_call_id
 from .patches import json_patch
-
-NAMESPACE: Final = "nova"
-"""The key of what is ours in the metadata of messages, and before the names of our custom events."""
-VERSION: Final = "stateVersion"
-"""The version of the state document that a client has with a message."""
+from .stamps import NAMESPACE, stamp_of, stamped, version_of
 
 _encode = EventEncoder().encode
 
@@ -101,6 +98,8 @@ class PartWriter:
         self._thread_id = ""
         self._run_id = ""
         self._state = _State()
+        self._named_version = version_of(request.held)
+        """The version of the state document that the client's messages name."""
         self._events: list[BaseEvent] = []
         self._step: int | None = None
         """The step that is open."""
@@ -208,7 +207,7 @@ class PartWriter:
         if item_id.startswith("rs_"):
             self._add(ReasoningMessageEndEvent(message_id=name), ReasoningEndEvent(message_id=name))
         else:
-            self._add(TextMessageEndEvent(message_id=name, metadata=self._metadata()))
+            self._add(TextMessageEndEvent(message_id=name, metadata=self._stamp()))
 
     def _done(self, item: Item) -> None:
         """Write an item that is done, unless it is of an earlier part."""
@@ -232,7 +231,7 @@ class PartWriter:
                 self._call(item)
             case ToolResultItem(for_caller=False):
                 self._pending.pop(f"call_{item.id.removeprefix('res_')}", None)
-                self._add(_result_event(item, self._metadata()))
+                self._add(_result_event(item, self._stamp()))
             case QuestionItem():
                 self._asked_step = item.step
                 self._questions.setdefault(item.id, item)
@@ -254,7 +253,7 @@ class PartWriter:
         self._add(
             ToolCallStartEvent(tool_call_id=item.id, tool_call_name=function.name, parent_message_id=parent_of(item)),
             ToolCallArgsEvent(tool_call_id=item.id, delta=function.arguments),
-            ToolCallEndEvent(tool_call_id=item.id),
+            ToolCallEndEvent(tool_call_id=item.id, metadata=self._stamp()),
         )
         if item.for_caller:
             self._asked_step = item.step
@@ -278,7 +277,7 @@ class PartWriter:
             return
         found = await self._door.thread_state(self._thread_id)
         held = self._request.state if is_first else self._state.document
-        if found.version and (found.state != held or (not is_first and self._state.version is None)):
+        if found.version and (not is_same(found.state, held) or (not is_first and self._state.version is None)):
             self._add(StateSnapshotEvent(snapshot=found.state))
         is_known = found.version or held in (None, {})
         self._state = _State(found.version if is_known else None, found.state)
@@ -287,11 +286,8 @@ class PartWriter:
         """Send the conversation with what this stream has sent."""
         self._has_void = False
         later = [_renamed(message, self._restarts) for message in messages_of(self._sent)]
-        messages = [*self._base, *later]
-        if messages and (stamp := self._metadata()) is not None:
-            last = messages[-1]
-            messages[-1] = last.model_copy(update={"metadata": {**(last.metadata or {}), **stamp}})
-        self._add(MessagesSnapshotEvent(messages=messages))
+        self._stamp()
+        self._add(MessagesSnapshotEvent(messages=stamped([*self._base, *later], self._state.version)))
 
     async def _finish_asking(self) -> None:
         """End the part: its client or a person has something to answer."""
@@ -328,6 +324,10 @@ class PartWriter:
         if any(isinstance(item, ToolCallItem) for item in self._sent):
             # A change by a subagent is only live, and may have been missed.
             await self._synchronize()
+        version = self._state.version
+        if version and version != self._named_version and (self._base or self._sent):
+            # No message followed the change.
+            self._restate()
 
     def _finished(self, outcome: Any, **fields: Any) -> RunFinishedEvent:
         self.is_over = True
@@ -346,9 +346,10 @@ class PartWriter:
     def _questioned(self) -> set[str]:
         return {question.call_id for question in self._questions.values()}
 
-    def _metadata(self) -> JsonObject | None:
-        version = self._state.version
-        return {NAMESPACE: {VERSION: version}} if version else None
+    def _stamp(self) -> JsonObject | None:
+        """Return the metadata of what is sent now: the client's newest message names the version that it has."""
+        self._named_version = self._state.version or self._named_version
+        return stamp_of(self._state.version)
 
     def _add(self, *events: BaseEvent) -> None:
         self._events.extend(events)

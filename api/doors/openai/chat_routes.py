@@ -71,7 +71,9 @@ async def create_completion(
         try:
             if continued.first_step:
                 return await _respond(door, await _answer(door, continued, chat.message), body, whole)
-            return await _submit(door, _without_agent(run), body, whole, key=key, after_run_id=continued.run_id)
+            return await _submit(
+                door, _without_agent(run), body, whole, key=key, make_thread=door.after(continued.run_id)
+            )
         except (NotFound, Gone, Conflict):
             # It was deleted or purged meanwhile, or goes on in another way. What was said is here.
             pass
@@ -106,7 +108,6 @@ async def _submit(
     whole: ChatDigest,
     *,
     key: RequestKey | None,
-    after_run_id: str | None = None,
     make_thread: MakeThread | None = None,
 ) -> Response:
     if body.stream:
@@ -114,10 +115,9 @@ async def _submit(
             run,
             lambda begun: ChatWriter(door, CompletionId(begun.run_id), whole, includes_usage=body.includes_usage),
             key=key,
-            after_run_id=after_run_id,
             make_thread=make_thread,
         )
-    begun = await door.submit(run, key=key, after_run_id=after_run_id, make_thread=make_thread)
+    begun = await door.submit(run, key=key, make_thread=make_thread)
     return await _respond(door, CompletionId(begun.run_id), body, whole)
 
 

@@ -43,10 +43,10 @@ async def create_response(
     key = door.key(request_id or client_request_id, body)
     given = given.without_results()
     begin = await begin_of(door, body, given)
-    make_thread = None
     if given.history and (known := await known_run(door, body, given)) is not None:
         begin = Begin(after_run_id=known)
     message = run_of(body, given, begin.thread_id, is_new=begin.is_new)
+    make_thread = None if begin.after_run_id is None else door.after(begin.after_run_id)
     if given.history and begin.is_new:
         make_thread = await door.with_past(agent_of(body), given.past(), ephemeral=body.store is not True)
     if body.stream and not body.background:
@@ -54,10 +54,9 @@ async def create_response(
             message,
             lambda begun: _writer(door, begun),
             key=key,
-            after_run_id=begin.after_run_id,
             make_thread=make_thread,
         )
-    begun = await door.submit(message, key=key, after_run_id=begin.after_run_id, make_thread=make_thread)
+    begun = await door.submit(message, key=key, make_thread=make_thread)
     return await _respond(door, ResponseId(begun.run_id), body)
 
 

@@ -21,7 +21,8 @@ from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
 MakeThread = Callable[[Connection], Awaitable[str]]
-"""Makes the thread of a message, in the transaction that inserts its run, and returns its id."""
+"""Makes or chooses the thread of a message, in the transaction that inserts its run, and returns its id. It may be
+called again, in another transaction, if a commit is not confirmed."""
 
 _AFTER_S = 0.01
 """Margin of a timer after the start time, so that the database's clock has passed it."""
@@ -50,8 +51,8 @@ class Submitter:
         Args:
             submission: The message.
             run_id: A new id, where the caller follows the run already.
-            make_thread: Makes the message's thread. Nothing of it stays where the message is refused, or where an
-                earlier request with its key made the run.
+            make_thread: Makes the message's thread, in place of the one that the submission names. Nothing of it stays
+                where the message is refused, or where an earlier request with its key made the run.
 
         Returns:
             The run; for an idempotency key that was used before, the run of its first use.
@@ -62,7 +63,6 @@ class Submitter:
             AgentRenamed: The agent has another id now.
             InvalidInput: Its agent or its engine cannot have an option of the run.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
-            Conflict: The run that it continues has not ended, or left no turn.
             IdempotencyMismatch: The key was used for another request.
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
                 submission with the same idempotency key returns it.
@@ -82,8 +82,8 @@ class Submitter:
         return accepted
 
     async def _write(self, submission: Submission, run_id: str, make_thread: MakeThread | None) -> Accepted:
-        plain = submission.request is None and submission.options is None and submission.after_run_id is None
-        if plain and make_thread is None and submission.on_busy not in {"reject", "interrupt"}:
+        plain = submission.request is None and submission.options is None and make_thread is None
+        if plain and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
                 accepted = await self._insert_on(tx.connection, submission, run_id)
@@ -128,8 +128,6 @@ class Submitter:
         return replace(accepted, replayed=True) if is_replay else accepted
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
-        if submission.after_run_id is not None:
-            submission = await _continuing(connection, submission, submission.after_run_id)
         if submission.options is not None:
             assert self._options is not None  # noqa: S101 - given where messages may have options
             await self._options.check(connection, submission, submission.options)
@@ -180,13 +178,21 @@ class Submitter:
         return Gone(text, kind="agent", id=submission.agent_id)
 
 
-async def _continuing(connection: Connection, submission: Submission, run_id: str) -> Submission:
-    """Return a submission for the thread in which it continues a run.
+async def thread_after(connection: Connection, tenant_id: str, run_id: str, *, label: str | None = None) -> str:
+    """Return the thread in which a message continues a run: the run's own, or a fork of it if other messages followed.
 
     The lock keeps other messages from following the run until this one does. A fork is made by the same transaction as
     its first run, so that none is left behind by a refusal, a repetition or a crash.
+
+    Args:
+        connection: In the transaction that inserts the message's run.
+        label: Of a fork that is made in any case.
+
+    Raises:
+        NotFound: There is no such run.
+        Gone: Its thread was deleted.
+        Conflict: The run has not ended, or left no turn; or another thread has the label.
     """
-    tenant_id = submission.tenant_id
     found = await ledger.find_continued(connection, tenant_id, run_id)
     if found is None:
         raise missing("run", run_id)
@@ -197,9 +203,9 @@ async def _continuing(connection: Connection, submission: Submission, run_id: st
         )
     thread_id, turn_id = found["thread_id"], found["turn_id"]
     busy = await ledger.lock_thread(connection, tenant_id, thread_id)
-    if busy is not None or await ledger.find_head(connection, tenant_id, thread_id) != turn_id:
-        thread_id = (await fork_thread(connection, tenant_id, thread_id, turn_id=turn_id)).id
-    return replace(submission, thread_id=thread_id, agent_id=None, ephemeral=False)
+    if label is None and busy is None and await ledger.find_head(connection, tenant_id, thread_id) == turn_id:
+        return thread_id
+    return (await fork_thread(connection, tenant_id, thread_id, turn_id=turn_id, label=label)).id
 
 
 def _follow(tx: UnitOfWork, accepted: Accepted) -> None:

@@ -34,6 +34,9 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
 
+Within = Callable[[Connection], Awaitable[None]]
+"""Writes, in the transaction that ends a wait, what came with its answer: the run finds it when it goes on."""
+
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200
@@ -60,7 +63,9 @@ class Waiting:
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> RunView:
+    async def answer(
+        self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer, *, within: Within | None = None
+    ) -> RunView:
         """Answer a wait of a run, and return the run.
 
         The answer that a wait has is taken again, so that a request may be repeated.
@@ -69,6 +74,7 @@ class Waiting:
             tenant_id: The run's tenant.
             wait_id: The wait; may be None if only one wait can be answered, or if the run had only one.
             answer: Text for a question, a decision for an approval.
+            within: Is called unless the answer was given before.
 
         Raises:
             NotFound: No such run.
@@ -82,12 +88,14 @@ class Waiting:
             if wait.status != "open":
                 async with self._work.database.connection() as connection:
                     return await get_run(connection, tenant_id, run_id)
-            run = await self._try_answer(wait, answer)
+            run = await self._try_answer(wait, answer, within)
             if run is not None:
                 return run
             # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
 
-    async def give_results(self, tenant_id: str, run_id: str, results: Sequence[GivenResult]) -> RunView:
+    async def give_results(
+        self, tenant_id: str, run_id: str, results: Sequence[GivenResult], *, within: Within | None = None
+    ) -> RunView:
         """Give a run the results of calls that its caller executed, all or none of them, and return the run.
 
         A result that was given before is taken again if it is the same, so that a request may be repeated.
@@ -96,6 +104,7 @@ class Waiting:
             tenant_id: The run's tenant.
             run_id: The run that waits.
             results: At most one for each call.
+            within: Is called unless all results were given before.
 
         Raises:
             NotFound: No such run, or it has no such call for its caller.
@@ -109,7 +118,9 @@ class Waiting:
             name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
             try:
                 async with self._work.begin() as tx:
-                    await _give(tx, waits, results)
+                    is_new = await _give(tx, waits, results)
+                    if is_new and within is not None:
+                        await within(tx.connection)
                     return await get_run(tx.connection, tenant_id, run_id)
             except _Changed:
                 continue
@@ -130,7 +141,7 @@ class Waiting:
             )
         return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)
 
-    async def _try_answer(self, wait: Wait, answer: Answer) -> RunView | None:
+    async def _try_answer(self, wait: Wait, answer: Answer, within: Within | None) -> RunView | None:
         """Answer a wait. None if it is not as it was read; then nothing changed."""
         resolution = _answered(wait, answer)
         try:
@@ -139,6 +150,8 @@ class Waiting:
                     await _remember(tx.connection, wait, answer)
                 if not await _end(tx, wait, resolution):
                     raise _Changed
+                if within is not None:
+                    await within(tx.connection)
                 return await get_run(tx.connection, wait.tenant_id, wait.run_id)
         except _Changed:
             return None
@@ -212,7 +225,8 @@ async def _end(tx: UnitOfWork, wait: Wait, resolution: Resolution) -> bool:
     return ended
 
 
-async def _give(tx: UnitOfWork, waits: Sequence[Wait], results: Sequence[GivenResult]) -> None:
+async def _give(tx: UnitOfWork, waits: Sequence[Wait], results: Sequence[GivenResult]) -> bool:
+    """Give results. Return whether there was a new one."""
     calls = {wait.tool_call_id: wait for wait in waits if isinstance(wait.request, CallClientTool)}
     resolutions: list[tuple[Wait, Resolution]] = []
     for result in results:
@@ -235,6 +249,7 @@ async def _give(tx: UnitOfWork, waits: Sequence[Wait], results: Sequence[GivenRe
         if len(ended) < len(resolutions):
             raise _Changed
         tx.ring([] if bell is None else [bell])
+    return bool(resolutions)
 
 
 def _resulting(result: GivenResult) -> Resolution:
@@ -269,7 +284,7 @@ def _answered(wait: Wait, answer: Answer) -> Resolution:
     if answer.text is None:
         raise InvalidInput("text: the run asks a question; give its answer as text.", field="text")
     request = wait.request
-    if isinstance(request, AskUser) and request.only_options and answer.text not in request.options:
+    if isinstance(request, AskUser) and not request.takes(answer.text):
         options = ", ".join(map(repr, request.options))
         raise InvalidInput(f"text: {answer.text!r} is not one of the options {options}.", field="text")
     return Resolution("resolved", record, (text_block(storable(answer.text)),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_workers.base.errors import Conflict, LimitExceeded
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.thread_states import ThreadStateView
-from nova_workers.contracts.thread_state import merge_patch, size_problem
+from nova_workers.contracts.thread_state import is_same, merge_patch, size_problem
 from nova_workers.domain.threads.sql.states import read_state, write_state
 from nova_workers.ledger.database import Connection
 
@@ -52,6 +52,26 @@ async def merge_state(
         if written is not None:
             return written
         # Another change was first: patch what it left.
+
+
+async def offer_state(
+    connection: Connection, tenant_id: str, thread_id: str, state: JsonObject, *, version: int
+) -> None:
+    """Write the document that a client has, if it changed the newest version, or if there is none yet.
+
+    A change of an older version is dropped: its client did not see what it would overwrite.
+
+    Args:
+        state: Within its bounds.
+        version: The one that the client had.
+
+    Raises:
+        NotFound: There is no such thread.
+        Gone: It was deleted.
+    """
+    found = await read_state(connection, tenant_id, thread_id)
+    if found.version in (0, version) and not is_same(found.state, state):
+        await write_state(connection, tenant_id, thread_id, state, version=found.version)
 
 
 def _changed(found: ThreadStateView, thread_id: str, version: int | None) -> Conflict:

@@ -123,8 +123,9 @@ WITH RECURSIVE source AS (
     INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move)
     SELECT :tenant_id, m.id, m.head_turn_id, 'fork' FROM made m
 ), stated AS (
-    INSERT INTO thread_states (thread_id, tenant_id, state)
-    SELECT m.id, s.tenant_id, s.state FROM made m JOIN thread_states s ON s.thread_id = m.forked_from_thread_id
+    INSERT INTO thread_states (thread_id, tenant_id, state, version)
+    SELECT m.id, s.tenant_id, s.state, s.version
+      FROM made m JOIN thread_states s ON s.thread_id = m.forked_from_thread_id
 )
 SELECT * FROM made
 """
@@ -275,7 +276,7 @@ async def fork_thread(
 ) -> ThreadView:
     """Insert a thread that continues from a finished turn of this one, or from its head. No turn is copied.
 
-    It has a copy of the state document as it is now, whichever turn it continues from.
+    It has a copy of the state document as it is now, with its version, whichever turn it continues from.
 
     Raises:
         NotFound: There is no such thread, or no such turn in its history.

@@ -95,8 +95,10 @@ class AgUiDoor:
     async def answer(self, http: httpx2.AsyncClient, run_id: str, wait_id: str, text: str) -> httpx2.Response:
         """Resume with the answer to an interrupt, until the run goes on."""
         ulid = run_id.removeprefix("run_")
+        found = await http.get(f"/v1/runs/{run_id}")
+        thread = found.json()["thread_id"] if found.status_code == 200 else "thread of an answer"
         entry = {"interruptId": f"int_{ulid}_{wait_id.removeprefix('wait_')}", "status": "resolved", "payload": text}
-        return await self.post(http, self.input([], thread="thread of an answer", run="answer", resume=[entry]))
+        return await self.post(http, self.input([], thread=thread, run="answer", resume=[entry]))
 
     async def events(self, http: httpx2.AsyncClient, run_id: str, after: str | None = None) -> list[DoorEvent]:
         """Refuse: a stream of the protocol is not resumed, but requested again."""

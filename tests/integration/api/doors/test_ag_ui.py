@@ -7,9 +7,6 @@ import base64
 from typing import Any
 
 import pytest
-from ag_ui.core import Event as AnyEvent
-from ag_ui_validate.pytest_plugin import assert_valid_agui
-from pydantic import TypeAdapter
 from redis.asyncio import Redis
 
 from nova_workers.base.keys import run_events
@@ -19,78 +16,12 @@ from nova_workers.contracts.steps import ToolCall
 from nova_workers.contracts.waits import AskApproval, AskUser, CallClientTool
 from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
-from tests.integration.api.doors.ag_ui_client import AgUiDoor, Event, events_of, user
+from tests.integration.api.doors.ag_ui_client import events_of, user
+from tests.integration.api.doors.ag_ui_streams import DOOR, TOOLS, begun, history, kinds, said, stream
 from tests.integration.api.doors.door_clients import DoorRequest
-from tests.integration.api.manual_worker import ManualWorker, Turn
+from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.shared_servers import SharedServers
 from tests.requirements import proves
-
-DOOR = AgUiDoor()
-TOOLS = [{"name": "ask", "description": "Asks the page.", "parameters": {"type": "object"}}]
-_CLOSED = TypeAdapter[Any](AnyEvent)
-
-
-async def stream(api: Api, request: DoorRequest, *, goes_on: bool = False) -> list[Event]:
-    """Send a request, and return the events of a stream that keeps the protocol.
-
-    Args:
-        request: What is sent.
-        goes_on: Whether it has results of calls of the run before, which the protocol wants and the rules do not know.
-    """
-    async with asyncio.timeout(60):
-        answer = await request.send(api.http)
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    events = events_of(answer.content)
-    assert_valid_agui(list(events), max_warnings=0, severity_overrides={"AGUI207": "off"} if goes_on else None)
-    for event in events:
-        # The models keep what they do not know.
-        assert not _CLOSED.validate_python(event).model_extra, event
-    return events
-
-
-async def begun(api: Api, worker: ManualWorker, request: DoorRequest) -> tuple[str, Turn]:
-    """Send a message, and claim its run."""
-    run_id = await DOOR.run_id_of(api.http, await DOOR.post(api.http, request))
-    run = (await api.http.get(f"/v1/runs/{run_id}")).json()
-    return run_id, await worker.claim(run["thread_id"])
-
-
-def kinds(events: list[Event]) -> list[str]:
-    """Return the types of events."""
-    return [event["type"] for event in events]
-
-
-def said(events: list[Event]) -> str:
-    """Return the text of the agent."""
-    return "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT")
-
-
-def history(events: list[Event]) -> list[dict[str, Any]]:
-    """Return the messages that a client makes of events, after the one that it sent."""
-    messages: dict[str, dict[str, Any]] = {}
-    for event in events:
-        match event["type"]:
-            case "TEXT_MESSAGE_START":
-                messages[event["messageId"]] = {"id": event["messageId"], "role": event["role"], "content": ""}
-            case "TEXT_MESSAGE_CONTENT":
-                messages[event["messageId"]]["content"] += event["delta"]
-            case "TEXT_MESSAGE_END" if "metadata" in event:
-                messages[event["messageId"]]["metadata"] = event["metadata"]
-            case "TOOL_CALL_START":
-                parent = event["parentMessageId"]
-                messages.setdefault(parent, {"id": parent, "role": "assistant"})
-                function = {"name": event["toolCallName"], "arguments": "{}"}
-                call = {"id": event["toolCallId"], "type": "function", "function": function}
-                messages[parent].setdefault("toolCalls", []).append(call)
-            case "TOOL_CALL_RESULT":
-                message = {"id": event["messageId"], "role": "tool", "toolCallId": event["toolCallId"]}
-                messages[event["messageId"]] = {**message, "content": event["content"]}
-                if "metadata" in event:
-                    messages[event["messageId"]]["metadata"] = event["metadata"]
-            case _:
-                pass
-    return list(messages.values())
 
 
 async def test_a_stream_has_text_reasoning_calls_results_and_steps(api: Api, worker: ManualWorker) -> None:
@@ -253,6 +184,7 @@ async def test_interrupts_are_questions_and_approvals_and_resume_answers_them(ap
         [first],
         [first, {**second, "payload": {"approved": True, "editedArgs": {}}}],
         [{**first, "payload": 7}, second],
+        [second, {**first, "payload": "c"}],
     ):
         refused = DOOR.refusal_of(await resumed(*entries).send(api.http))
         assert (refused.status, refused.code) == (422, "invalid_input")
@@ -266,6 +198,8 @@ async def test_interrupts_are_questions_and_approvals_and_resume_answers_them(ap
         ("approval.granted", api.tenant.key_id),
         ("question.answered", api.tenant.key_id),
     ]
+    answers = "SELECT array_agg(answer ->> 'by') FROM run_waits WHERE run_id = :run_id"
+    assert await api.fetchval(answers, run_id=run_id) == ["test", "test"]
     turn = await worker.claim(turn.claim.thread_id)
     turn.step, turn.seq = 1, 3
     await turn.finish("Clean.")
@@ -297,26 +231,6 @@ async def test_a_message_after_results_ends_what_the_agent_would_have_made_of_th
     for _ in range(2):
         assert said(await stream(api, later)) == "Welcome."
     assert await api.count("runs") == 2
-
-
-async def test_a_conversation_that_took_place_elsewhere_begins_a_new_thread(api: Api, worker: ManualWorker) -> None:
-    elsewhere = [
-        {"id": "hi", "role": "assistant", "content": "How can I help?"},
-        user("1"),
-        {"id": "a1", "role": "assistant", "content": "one"},
-    ]
-    request = DOOR.input([*elsewhere, user("2", "u2")])
-    _, turn = await begun(api, worker, request)
-    await turn.finish("two")
-    events = await stream(api, request)
-    assert "MESSAGES_SNAPSHOT" not in kinds(events)
-    third = DOOR.input([*elsewhere, user("2", "u2"), *history(events), user("3", "u3")], run="run-3")
-    _, turn = await begun(api, worker, third)
-    await turn.finish("three")
-    assert "MESSAGES_SNAPSHOT" not in kinds(await stream(api, third))
-    (_, loaded, _) = await stream(api, DOOR.input([], run="load"))
-    shown = [message["content"] for message in loaded["messages"]]
-    assert shown == ["[The conversation begins.]", "How can I help?", "1", "one", "2", "two", "3", "three"]
 
 
 async def test_a_question_with_options_that_is_abandoned_cancels_its_run(api: Api, worker: ManualWorker) -> None:
@@ -373,71 +287,6 @@ async def test_text_that_is_void_is_deleted_and_begins_anew(api: Api, worker: Ma
     assert said(after) == "Right"
     for snapshot in snapshots:
         assert [message["id"] for message in snapshot["messages"]] == ["u1"]
-
-
-@proves("doors.ag-ui-state")
-async def test_the_state_is_the_threads_and_a_client_changes_the_version_that_it_has(
-    api: Api, worker: ManualWorker
-) -> None:
-    request = DOOR.input([user("1")], state={"plan": ["a"]})
-    run_id, turn = await begun(api, worker, request)
-    thread = turn.claim.thread_id
-    where = f"/v1/threads/{thread}/state"
-    assert (await api.http.get(where)).json()["state"] == {"plan": ["a"]}
-    assert (await api.http.patch(where, json={"patch": {"plan": ["a", "b"], "n": {"x/y": 1}}})).status_code == 200
-    await turn.emit(live.StateChange(version=2, patch={"plan": ["a", "b"], "n": {"x/y": 1}}, tool_call_id="toolu_1"))
-    await turn.finish("one")
-    events = await stream(api, request)
-    document = {"plan": ["a", "b"], "n": {"x/y": 1}}
-    (shown,) = [event for event in events if event["type"] in {"STATE_SNAPSHOT", "STATE_DELTA"}]
-    assert shown.get("snapshot") == document
-    messages = [user("1"), *history(events)]
-    assert messages[-1]["metadata"] == {"nova": {"stateVersion": 2}}
-    # The version that the client has is the newest: its change is taken.
-    changed = {**document, "n": None}
-    second = DOOR.input([*messages, user("2", "u2")], run="run-2", state=changed)
-    reading = asyncio.create_task(stream(api, second))
-    _, turn = await begun(api, worker, second)
-    found = (await api.http.get(where)).json()
-    assert (found["state"], found["version"]) == (changed, 3)
-    await api.http.put(where, json={"state": {"plan": []}, "version": 3})
-    await turn.emit(live.StateChange(version=4, state={"plan": []}, tool_call_id="toolu_1"))
-    await turn.finish("two")
-    events = await reading
-    assert [event["type"] for event in events if event["type"].startswith("STATE_")] in (
-        ["STATE_DELTA"],
-        ["STATE_SNAPSHOT"],
-    )
-    # A client that has an older version gets the document in place of its change.
-    third = DOOR.input([*messages, user("3", "u3")], run="run-3", state={"plan": "mine"})
-    _, turn = await begun(api, worker, third)
-    await turn.finish("three")
-    (shown,) = [event for event in await stream(api, third) if event["type"] == "STATE_SNAPSHOT"]
-    assert shown["snapshot"] == {"plan": []}
-    assert (await api.http.get(where)).json()["version"] == 4
-    assert run_id
-
-
-async def test_a_parent_or_a_new_thread_with_the_history_of_another_makes_a_branch(
-    api: Api, worker: ManualWorker
-) -> None:
-    request = DOOR.input([user("1")])
-    _, turn = await begun(api, worker, request)
-    await turn.finish("one")
-    messages = [user("1"), *history(await stream(api, request))]
-    _, turn = await begun(api, worker, DOOR.input([*messages, user("2", "u2")], run="run-2"))
-    await turn.finish("two")
-    branch = DOOR.input([*messages, user("other", "u3")], run="run-3", parentRunId="run-1")
-    _, forked = await begun(api, worker, branch)
-    assert forked.claim.thread_id != turn.claim.thread_id
-    await forked.finish("three")
-    events = await stream(api, branch)
-    assert events[0]["parentRunId"] == "run-1"
-    assert "MESSAGES_SNAPSHOT" not in kinds(events)
-    named = DOOR.input([*messages, user("again", "u4")], run="run-4", thread="thread-2")
-    _, forked = await begun(api, worker, named)
-    forked_from = (await api.http.get(f"/v1/threads/{forked.claim.thread_id}")).json()["forked_from_thread_id"]
-    assert forked_from == turn.claim.thread_id
 
 
 async def test_context_props_and_media_reach_the_agent_and_what_it_cannot_use_is_named(api: Api) -> None:

@@ -158,14 +158,14 @@ async def test_a_message_after_a_run_follows_in_its_thread_or_in_a_fork_and_a_re
     door = door_of(own_api)
     first = await door.submit(StatelessRunCreate(message="one", agent_id="nova"))
     with pytest.raises(Conflict, match="has no turn to continue from"):
-        await door.submit(StatelessRunCreate(message="two"), after_run_id=first.run_id)
+        await door.submit(StatelessRunCreate(message="two"), make_thread=door.after(first.run_id))
     await own_worker.play(first.thread_id)
 
     body = StatelessRunCreate(message="two")
     key = door.key("a request", body)
     sent = await asyncio.gather(
-        *(door.submit(body, key=key, after_run_id=first.run_id) for _ in range(3)),
-        *(door.submit(body, after_run_id=first.run_id) for _ in range(3)),
+        *(door.submit(body, key=key, make_thread=door.after(first.run_id)) for _ in range(3)),
+        *(door.submit(body, make_thread=door.after(first.run_id)) for _ in range(3)),
     )
     assert len({begun.run_id for begun in sent[:3]}) == 1
     # One of the four follows in the thread itself, and each other has a fork of its own.
@@ -177,10 +177,10 @@ async def test_a_message_after_a_run_follows_in_its_thread_or_in_a_fork_and_a_re
     refused = StatelessRunCreate.model_validate({"message": "x", "output_schema": {"type": "no such type"}})
     for _ in range(2):
         with pytest.raises(InvalidInput):
-            await door.submit(refused, after_run_id=first.run_id)
+            await door.submit(refused, make_thread=door.after(first.run_id))
     assert await count_of(own_api, "threads") == 4
     with pytest.raises(NotFound):
-        await door.submit(body, after_run_id="run_01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        await door.submit(body, make_thread=door.after("run_01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 
 
 async def count_of(api: Api, table: str) -> int:

@@ -97,7 +97,7 @@ async def test_a_fork_has_a_copy_and_a_deleted_thread_none(api: Api, worker: Man
     await worker.play(thread_id)
     fork = (await api.http.post(f"/v1/threads/{thread_id}/fork", json={})).json()["id"]
     copy = await _state(api, fork)
-    assert (copy["state"], copy["version"]) == ({"at": 1}, 1)
+    assert (copy["state"], copy["version"]) == ({"at": 1}, 2)
     await api.http.patch(f"/v1/threads/{fork}/state", json={"patch": {"of": "fork"}})
     assert (await _state(api, thread_id))["state"] == {"at": 1}
     await api.http.delete(f"/v1/threads/{thread_id}")
