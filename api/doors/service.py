@@ -44,7 +44,7 @@ from nova_workers.domain.threads.sql.states import read_state
 from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
 
-from ..acceptance import MessageAcceptance, view_at_end
+from ..acceptance import MessageAcceptance, longest_wait_s, view_at_end
 from ..auth import Caller, RunsCaller, SubmittingCaller
 from ..errors import EmbeddingsOff
 from ..pagination import PageRequest
@@ -58,6 +58,8 @@ from .streams import DoorStream, Writer
 _log = structlog.get_logger(__name__)
 
 _AGENTS_AT_ONCE: Final = 200
+_LEAST_WAIT_S: Final = 0.001
+"""The wait of a request whose time is over: 0 would be no limit of its own."""
 
 
 class Begun(NamedTuple):
@@ -200,10 +202,19 @@ class Door:
     async def wait(self, run_id: str, *, timeout_s: float | None = None) -> RunView:
         """Return a run when it has ended or asks its caller or a person; as it is then, if that takes too long.
 
+        Of a message that joins another run's turn, it is that run, which answers it.
+
         Raises:
             NotFound: No such run in this tenant.
         """
-        return await view_at_end(self.state, self.caller, self.request, run_id, timeout_s=timeout_s)
+        clock = self.state.services.clock
+        until_s = clock.monotonic_s() + longest_wait_s(self.state, timeout_s)
+        while True:
+            left_s = max(until_s - clock.monotonic_s(), _LEAST_WAIT_S)
+            run = await view_at_end(self.state, self.caller, self.request, run_id, timeout_s=left_s)
+            if run.merged_into is None:
+                return run
+            run_id = run.merged_into
 
     async def run(self, run_id: str) -> RunView:
         """Return a run as it is now. Of a message that joined another run's turn, that run, which answers it.
@@ -391,7 +402,7 @@ class Door:
         return found[0] if found else None
 
     def in_thread(self, thread_id: str) -> MakeThread:
-        """Return what chooses a thread that exists."""
+        """Return a maker for a thread that exists."""
 
         async def choose(_: Connection) -> str:
             return thread_id
@@ -399,11 +410,11 @@ class Door:
         return choose
 
     def after(self, run_id: str, *, label: str | None = None) -> MakeThread:
-        """Return what chooses the thread in which a message continues a run, as `thread_after`."""
+        """Return the maker of the thread in which a message continues a run, as `thread_after`."""
         return lambda connection: thread_after(connection, self.caller.tenant_id, run_id, label=label)
 
     def with_state(self, make_thread: MakeThread, offered: ThreadStateReplace) -> MakeThread:
-        """Return what makes a thread and takes the state document that a client has, as `offer_state`.
+        """Return a maker that also takes the state document that a client has, as `offer_state`.
 
         The change is in the audit log.
         """
@@ -448,7 +459,7 @@ class Door:
         return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given, within=within)
 
     def offering(self, thread_id: str, offered: ThreadStateReplace) -> Within:
-        """Return what takes, with an answer or with results, the state document that a client has, as `offer_state`.
+        """Return the writer, for an answer or results, of the state document that a client has, as `offer_state`.
 
         The change is in the audit log.
         """

@@ -83,6 +83,34 @@ async def test_a_question_is_asked_before_the_result_and_the_call_made_again(api
     assert tampered.error["code"] == -32602
 
 
+async def test_a_message_that_joins_another_run_while_it_is_waited_for_gets_that_runs_answer(
+    own_api: Api, own_worker: ManualWorker
+) -> None:
+    thread_id = await own_api.thread()
+    active = await own_api.run(thread_id, "Paint the wall.")
+    turn = await own_worker.claim(thread_id)
+    joined = await own_api.run(thread_id, "Blue, please.", on_busy="steer")
+    call = {"name": "get_run", "arguments": {"run_id": joined, "wait_s": 600}, "_meta": {"progressToken": 7}}
+    got: list[Any] = []
+
+    async def read() -> None:
+        async with McpRequests(own_api.http).open("tools/call", call) as messages:
+            async for message in messages:
+                got.append(message)  # noqa: PERF401 - the test looks at what has come
+
+    reading = asyncio.create_task(read())
+    await pass_time(10)
+    await until(lambda: len(got) == 1, "that it is waited for")
+    await turn.commit("I begin.")
+    turn.seq += 1
+    end = live.StreamEnd(run_id=joined, final=True, status="merged", merged_into=active)
+    own_worker.publisher.announce_end(joined, end)
+    await turn.finish("The wall is blue.")
+    await reading
+    found = got[-1]["result"]
+    assert (found["structuredContent"]["run_id"], found["content"][0]["text"]) == (active, "The wall is blue.")
+
+
 async def test_progress_comes_every_ten_seconds_and_names_the_tool(own_api: Api, own_worker: ManualWorker) -> None:
     call = {"name": "ask_nova", "arguments": {"message": "hello", "wait_s": 600}, "_meta": {"progressToken": 7}}
     got: list[Any] = []

@@ -99,8 +99,12 @@ async def test_a_client_that_shows_no_questions_gets_them_in_words(api: Api, wor
     [question] = told["structuredContent"]["questions"]
     assert question["question"].startswith("Which colour?")
     assert question["wait_id"] in told["content"][0]["text"]
-    answered = (await client.tool("answer", run_id=run_id, wait_id=question["wait_id"], text="blue", wait_s=0)).result
-    assert answered["structuredContent"]["status"] == "queued"
+    # A client whose first result was lost gives the answer again.
+    for _ in range(2):
+        given = await client.tool("answer", run_id=run_id, wait_id=question["wait_id"], text="blue", wait_s=0)
+        assert given.result["structuredContent"]["status"] == "queued"
+    other = await client.tool("answer", run_id=run_id, wait_id=question["wait_id"], text="red", wait_s=0)
+    assert other.result["isError"]
 
 
 async def test_an_empty_form_is_no_answer(api: Api, worker: ManualWorker) -> None:
