@@ -20,6 +20,7 @@ import httpx2
 import pytest
 
 from nova_workers.devstack.home import StackState, read_state
+from tests.integration.devstack.installed_wheel import install_beside_project
 from tests.requirements import proves
 from tests.support.processes.inspection import command_lines, descendants, is_alive, wait_until_gone
 
@@ -112,11 +113,13 @@ async def drop_a_table(url: str) -> None:
 
 
 @contextmanager
-def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
+def nova_up(
+    home: Path, *, cwd: Path | None = None, **env: str
+) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
     log = home.with_suffix(".log")
     with log.open("ab") as output:
         given = {**environment(home), **env}
-        process = subprocess.Popen(COMMAND, env=given, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(COMMAND, cwd=cwd, env=given, stdout=output, stderr=output, start_new_session=True)
     try:
 
         def serves() -> bool:
@@ -134,13 +137,15 @@ def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], 
 
 
 @pytest.mark.begins_first
-@proves("secrets.placed", "tenants.second-wall", "start.refused")
+@proves("secrets.placed", "tenants.second-wall", "start.refused", "packaging.names")
 def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_process_but_all_data(home: Path) -> None:
+    """The first stack is the wheel's, beside a project with modules of the same names; the others the repository's."""
     wrong = {**environment(home), "NOVA_REDIS_URL": "redis://127.0.0.1:9/0"}
     refused = subprocess.run(COMMAND, env=wrong, capture_output=True, text=True, timeout=START_S, check=False)
     assert (refused.returncode, home.exists()) == (1, False)
     assert "NOVA_REDIS_URL names a Redis that refuses" in refused.stdout + refused.stderr
-    with nova_up(home, **BOT) as (process, state, log):
+    project, wheel = install_beside_project(home.parent)
+    with nova_up(home, cwd=project, **BOT, **wheel) as (process, state, log):
         key_file = home / "api_key"
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
         assert stat.S_IMODE((home / "nova.json").stat().st_mode) == 0o600
@@ -161,8 +166,15 @@ def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_proce
             assert browser.get(login).headers["location"] == "/"
             assert browser.get(state.console_url).status_code == 200
 
+        sent = {"message": "hello"}
+        answer = httpx2.post(f"{state.api_url}/v1/runs/wait", json=sent, headers=headers, timeout=START_S).json()
+        assert answer["status"] == "succeeded", answer
+
         everyone = descendants(process.pid)
         assert {program_of(line) for line in command_lines(everyone).values()} == set(PROGRAMS.values())
+        from_the_wheel = "\n".join(command_lines(everyone).values())
+        assert "nova_workers.api.app:create_app" in from_the_wheel
+        assert "nova_workers.beat.app:app beat" in from_the_wheel
         master_key = (home / "master_keys").read_text().strip()
         assert programs_with(master_key, everyone) == {"api", "worker"}
         assert programs_with(PROVIDER_KEY, everyone) == {"worker"}
@@ -188,7 +200,7 @@ def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_proce
         assert state.api_url in second.stderr
 
         lines = command_lines(descendants(process.pid))
-        api = next(pid for pid, line in lines.items() if "uvicorn api.app" in line)
+        api = next(pid for pid, line in lines.items() if program_of(line) == "api")
         os.kill(api, signal.SIGKILL)
         until(lambda: not is_alive(api), "the end of the API", log)
         until(lambda: answers(f"{state.api_url}/readyz"), "the API's return", log)
