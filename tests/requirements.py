@@ -40,6 +40,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "doors.resume": "A follower that is cut off anywhere and resumes has each item once, also without live events.",
     "doors.continue": "A message after a run follows in its thread or a fork, in one transaction; none is left empty.",
     "doors.chaos": "Clients of doors have their one run's answer, whole and nothing twice, whatever fails.",
+    "doors.connect": "The lines that the console and the documents show for each client reach the fleet.",
     "doors.acp": "An agent works in an editor by ACP, with its files, terminal and servers; a session outlives it.",
     "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
     "doors.a2a": "A task of A2A is a run, and its context a thread: any API process answers for it, by either binding.",

@@ -26,6 +26,7 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.ledger.database import Database
 from tests.requirements import REQUIREMENTS, proves
+from tests.support.data import connect_page
 from tests.support.data.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
 
 DOCS = ROOT / "docs"
@@ -33,6 +34,7 @@ CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}
 FOREIGN_ENDPOINTS = {("POST", "/v1/embeddings"), ("POST", "/v1/audio/transcriptions")}
 """Of servers that we talk to."""
 METHODS = "GET|POST|PUT|PATCH|DELETE"
+_API_URL = re.compile(r"\$NOVA_API_URL|http://127\.0\.0\.1:8700")
 _Thing = TypeVar("_Thing")
 _ROOMS = r"(?:nova_workers|api|beat|models|tests|docs|deploy)/[\w./*-]+"
 
@@ -119,7 +121,7 @@ def test_every_command_that_is_shown_parses() -> None:
 
 def test_every_request_that_is_shown_fits_the_schema(schema: dict[str, Any]) -> None:
     def check(words: list[str]) -> None:
-        path = next(word for word in words if "NOVA_API_URL" in word).partition("NOVA_API_URL")[2]
+        path = next(parts[1] for word in words if len(parts := _API_URL.split(word)) > 1)
         body = words[words.index("-d") + 1] if "-d" in words else None
         implied = "GET" if body is None else "POST"
         operation = _operation(schema, words[words.index("-X") + 1] if "-X" in words else implied, path)
@@ -185,6 +187,12 @@ def test_every_link_has_a_target() -> None:
             assert not fragment or fragment in anchors(path), link
 
     _check_pages(check)
+
+
+def test_the_lines_for_clients_are_those_of_the_console() -> None:
+    page = connect_page.PAGE.read_text("utf-8")
+    whole = connect_page.prose_of(page) + connect_page.rendered()
+    assert page == whole, "write them again: python -m tests.support.data.connect_page"
 
 
 # Tables

@@ -5,6 +5,7 @@ from nova_workers.console.pages import (
     agents,
     audit,
     chat,
+    connect,
     files,
     fleet,
     home,
@@ -44,6 +45,7 @@ PAGES: tuple[PageModule, ...] = (
     memories.PAGE,
     files.PAGE,
     # Account
+    connect.PAGE,
     secrets.PAGE,
     webhooks.PAGE,
     keys.PAGE,

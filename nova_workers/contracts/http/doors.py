@@ -24,4 +24,4 @@ class DoorsView(View):
     public_url: str | None
     """`NOVA_API__PUBLIC_URL`; null if unset: clients use the address of this request."""
     doors: list[DoorView]
-    """By name."""
+    """Every door that this release has, by name."""
