@@ -102,6 +102,9 @@ class EditorTools:
 
     def offered(self) -> list[ClientTool]:
         """Return the tools as a run takes them: those that the editor has, and that the mode allows."""
+        return [*map(_tool, self._own_names()), *self.servers.tools]
+
+    def _own_names(self) -> list[str]:
         changes = self.mode != "read"
         there = {
             READ: self.editor.reads,
@@ -109,8 +112,7 @@ class EditorTools:
             EDIT: self.editor.reads and self.editor.writes and changes,
             RUN: self.editor.has_terminal and changes,
         }
-        own = [_tool(name) for name, is_there in there.items() if is_there]
-        return [*own, *self.servers.tools]
+        return [name for name, is_there in there.items() if is_there]
 
     async def call(self, call_id: str, name: str, params: dict[str, Any]) -> tuple[str, bool]:
         """Execute a call; return the text of its result, and whether it failed."""
@@ -120,8 +122,9 @@ class EditorTools:
                 if self.mode != "auto":
                     await self._permitted(call_id, name, params)
                 return await self.servers.call(name, params)
-            if name not in _FORMS:
-                raise _Failed(f"{name!r} is no tool of this editor.")
+            if name not in self._own_names():
+                # Also one that the run was offered before the person changed the mode.
+                raise _Failed(f"{name!r} is no tool of this editor in the mode {self.mode!r} of the session.")
             return await self._own(call_id, name, _given(name, params)), False
         except _Failed as error:
             return str(error), True
@@ -220,7 +223,7 @@ class EditorTools:
             _Failed: They rejected it.
         """
         kind = name if is_inside else f"{name} outside of the project"
-        if kind in self._allowed:
+        if kind in self._allowed and self.mode != "read":
             return
         shown = ToolCallUpdate(
             tool_call_id=call_id,

@@ -1,12 +1,17 @@
-"""What an editor is shown of a run, and what its prompts become."""
+"""What an editor is shown of a run, what its prompts become, and what its modes allow."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from acp import RequestError
+from acp.client.connection import ClientSideConnection
+from acp.connection import Connection
 from acp.helpers import (
     embedded_blob_resource,
     embedded_text_resource,
@@ -15,9 +20,14 @@ from acp.helpers import (
     resource_link_block,
     text_block,
 )
-from acp.schema import AudioContentBlock
+from acp.interfaces import Client
+from acp.router import MessageRouter
+from acp.schema import AudioContentBlock, ClientCapabilities, FileSystemCapabilities
 
+from nova_workers.cli.acp.editor import Editor
+from nova_workers.cli.acp.mcp_servers import ToolServers
 from nova_workers.cli.acp.prompts import message_of
+from nova_workers.cli.acp.tools import EditorTools
 from nova_workers.cli.acp.updates import LiveUpdates, StoredUpdates, plan_of
 from nova_workers.contracts.events import (
     AssistantMessage,
@@ -31,6 +41,7 @@ from nova_workers.contracts.events import (
 )
 from nova_workers.contracts.http.tasks import StepView, TaskView
 from nova_workers.contracts.http.wire import MessageView
+from tests.integration.cli.editors.editor import TestEditor
 
 _START = StreamStart(run_id="r", thread_id="t", attempt=1, agent_id="a")
 
@@ -111,3 +122,27 @@ def test_the_steps_of_a_task_are_a_plan() -> None:
         ("s1", "in_progress"),
         ("s2", "pending"),
     ]
+
+
+async def test_a_mode_holds_for_tools_that_were_offered_before(tmp_path: Path) -> None:
+    ends = [await asyncio.open_connection(sock=each) for each in socket.socketpair()]
+    connection = Connection(MessageRouter(), ends[0][1], ends[0][0])
+    person = TestEditor()
+    editors_end = ClientSideConnection(cast("Client", person), ends[1][1], ends[1][0])
+    editor = Editor(connection)
+    files = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+    editor.capabilities = ClientCapabilities(fs=files, terminal=True)
+    tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="edit")
+    write = {"path": "a.txt", "content": "one"}
+    try:
+        assert (await tools.call("c_1", "editor_write_file", write))[1] is False
+        tools.mode = "read"
+        text, failed = await tools.call("c_2", "editor_write_file", {**write, "content": "two"})
+        assert (failed, "'read'" in text) == (True, True)
+        assert (await tools.call("c_3", "editor_read_file", {"path": "a.txt"})) == ("one", False)
+        assert person.asked == []
+    finally:
+        await connection.close()
+        await editors_end.close()
+        for _, writer in ends:
+            writer.close()
