@@ -347,6 +347,42 @@ export const nova = new HttpAgent({
             ),
         ),
     ),
+    Client(
+        key="a2a",
+        title="Agents and clients of A2A",
+        door="a2a",
+        install="pip install 'a2a-sdk[http-server]'",
+        note="Other clients take the address of the agent, below which its card is.",
+        page="a2a.md",
+        lines=(
+            Lines(
+                place="In a program",
+                language="python",
+                template="""\
+import asyncio
+import os
+
+import httpx
+from a2a.client import ClientConfig, create_client
+from a2a.helpers import get_artifact_text, new_text_message
+from a2a.types import Role, SendMessageRequest
+
+
+async def main() -> None:
+    headers = {"Authorization": f"Bearer {os.environ['NOVA_API_KEY']}"}
+    async with httpx.AsyncClient(headers=headers, timeout=600) as http:
+        config = ClientConfig(httpx_client=http, streaming=False)
+        agent = await create_client("@URL@/a2a/@AGENT@", config)
+        message = new_text_message("What is a fence?", role=Role.ROLE_USER)
+        async for answer in agent.send_message(SendMessageRequest(message=message)):
+            print(*(get_artifact_text(artifact) for artifact in answer.task.artifacts))
+
+
+asyncio.run(main())
+""",
+            ),
+        ),
+    ),
 )
 """Every client, in the order of the page."""
 

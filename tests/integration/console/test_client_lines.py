@@ -229,6 +229,7 @@ _RUN: Final[Mapping[str, Callable[[Place, str], None]]] = {
     "zed": _editor,
     "jetbrains": _editor,
     "ag-ui": _ag_ui,
+    "a2a": _python,
 }
 
 
