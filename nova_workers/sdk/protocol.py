@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, TextIO
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TextIO
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import Server, ServerRequestContext
-from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
@@ -17,6 +20,7 @@ from mcp.types import (
     TextContent,
     Tool,
     ToolAnnotations,
+    jsonrpc_message_adapter,
 )
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
@@ -28,6 +32,9 @@ from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.execution import Execution
 from nova_workers.sdk.loading import UserTool
 
+_MAX_LINE_BYTES: Final = 16_000_000
+_WAITING: Final = 64
+"""Messages between the wire and the session."""
 _MAX_RESULT_BYTES = 4_000_000
 """More than any model reads; half of what a worker takes in one line."""
 
@@ -53,8 +60,46 @@ async def _serve(name: str, tools: dict[str, UserTool], given: TextIO, taken: Te
         return result
 
     server: Server[Any] = Server(name, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
-    async with stdio_server(anyio.wrap_file(given), anyio.wrap_file(taken)) as (read, write):
+    async with _wire(given, taken) as (read, write):
         await server.run(read, write, server.create_initialization_options())
+
+
+@asynccontextmanager
+async def _wire(
+    given: TextIO, taken: TextIO
+) -> AsyncGenerator[
+    tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+]:
+    """Carry messages between the session and a pipe each way.
+
+    In place of the library's transport, which passes each line to a thread and back: a third of the time of a call.
+    """
+    incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](_WAITING)
+    from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](_WAITING)
+    reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
+
+    async def read() -> None:
+        async with incoming:
+            while line := await reader.readline():
+                try:
+                    message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                except ValueError as error:
+                    await incoming.send(error)
+                else:
+                    await incoming.send(message)
+
+    async def write() -> None:
+        async for message in outgoing:
+            # A write that waits for its reader delays nothing else that the reader could get.
+            taken.write(message.message.model_dump_json(by_alias=True, exclude_unset=True) + "\n")
+            taken.flush()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        yield to_session, from_session
+        tasks.cancel_scope.cancel()
 
 
 async def _call(

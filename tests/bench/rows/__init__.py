@@ -22,6 +22,7 @@ from tests.bench.rows.scaling import measure_scaling
 from tests.bench.rows.search import measure_search
 from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
+from tests.bench.rows.tools import measure_tools
 from tests.bench.rows.trees import measure_trees
 from tests.bench.rows.triggers import measure_triggers
 from tests.bench.rows.turns import measure_concurrent, measure_many_concurrent, measure_turns
@@ -34,6 +35,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "first-event": measure_first_event,
     "tokens": measure_tokens,
     "doors": measure_doors,
+    "tools": measure_tools,
     "turns": measure_turns,
     "concurrent-200": measure_concurrent,
     "concurrent-1000": measure_many_concurrent,
