@@ -86,6 +86,7 @@ _WATCH_EVERY_S = 2.0
 _FIRST_CONNECTIONS = 2
 """The connections to Redis at the start: a message rings, and subscribes to its run."""
 _EXPOSED_HEADERS = (
+    "Content-Location",
     "ETag",
     "Idempotent-Replayed",
     "Location",
@@ -194,6 +195,7 @@ def build_app(settings: Settings) -> FastAPI:
                 rates=RequestRates(settings.api),
                 sign_ins=sign_ins,
                 guarded=(NATIVE, *(door.prefix for door in doors)),
+                key_headers={door.prefix: door.key_header for door in doors if door.key_header is not None},
             ),
             Middleware(
                 BodyLimit,

@@ -88,6 +88,12 @@ class DoorNotInstalled(NovaError):
     code = "door_not_installed"
 
 
+class NotOffered(NovaError):
+    """A door's protocol has an operation or an option that the fleet has not. The text says what to do instead."""
+
+    code = "not_offered"
+
+
 class EmbeddingsOff(NovaError):
     """The fleet has no embedding model."""
 
@@ -138,6 +144,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     DoorNotInstalled: HTTPStatus.NOT_IMPLEMENTED,
     EmbeddingsOff: HTTPStatus.NOT_IMPLEMENTED,
+    NotOffered: HTTPStatus.NOT_IMPLEMENTED,
     # A process of the later release can answer.
     NewerValue: HTTPStatus.SERVICE_UNAVAILABLE,
     NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -30,11 +30,14 @@ class Place(NamedTuple):
     """The beginning of its paths. Every one of them needs a key."""
     extra: str | None
     """The extra of the package that has its SDK."""
+    key_header: str | None = None
+    """A header in which its clients send the key, beside ``Authorization``. In small letters."""
 
 
 DOORS: Final[Mapping[DoorName, Place]] = {
     "a2a": Place("/a2a/", "a2a"),
     "ag-ui": Place("/ag-ui/", "ag-ui"),
+    "langgraph": Place("/langgraph/", None, key_header="x-api-key"),
     "mcp": Place("/mcp", "mcp"),
     "openai": Place("/openai/v1/", None),
 }
@@ -53,6 +56,7 @@ class LoadedDoor:
     prefix: str
     routes: Sequence[BaseRoute]
     error: Callable[[Problem], dict[str, Any]] | None
+    key_header: str | None = None
 
 
 def load_doors(names: Sequence[DoorName], places: Mapping[DoorName, Place] = DOORS) -> tuple[LoadedDoor, ...]:
@@ -81,8 +85,8 @@ def _load(name: DoorName, place: Place) -> LoadedDoor:
         if place.extra is None or (error.name or "").startswith(f"{__package__}"):
             raise
         _log.warning("door.not_installed", door=name, extra=place.extra, missing=error.name)
-        return LoadedDoor(name, place.prefix, [_closed(name, place)], None)
-    return LoadedDoor(name, place.prefix, module.ROUTES, module.error_document)
+        return LoadedDoor(name, place.prefix, [_closed(name, place)], None, place.key_header)
+    return LoadedDoor(name, place.prefix, module.ROUTES, module.error_document, place.key_header)
 
 
 def _closed(name: str, place: Place) -> Route:

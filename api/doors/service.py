@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
 import structlog
@@ -26,7 +26,7 @@ from nova_workers.domain.idempotency.sql import find_made
 from nova_workers.domain.runs.rules.submit import MakeThread, thread_after
 from nova_workers.domain.runs.rules.waiting import Within
 from nova_workers.domain.runs.sql.filters import RunFilter
-from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs
+from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs, list_thread_runs
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.rules.states import offer_state
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
@@ -39,7 +39,14 @@ from nova_workers.domain.threads.sql.items import (
 )
 from nova_workers.domain.threads.sql.lineage import list_turn_places
 from nova_workers.domain.threads.sql.places import find_place, note_place
-from nova_workers.domain.threads.sql.records import create_thread, get_thread, list_threads
+from nova_workers.domain.threads.sql.records import (
+    create_thread,
+    fork_thread,
+    get_thread,
+    list_threads,
+    merge_thread_metadata,
+    readdress_thread,
+)
 from nova_workers.domain.threads.sql.states import read_state
 from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
@@ -254,15 +261,63 @@ class Door:
         async with self.state.services.database.connection() as connection:
             return await get_run_facts(connection, self.caller.tenant_id, run_id)
 
-    async def new_thread(self, agent_id: str, metadata: Mapping[str, str]) -> ThreadView:
+    async def new_thread(self, agent_id: str, metadata: Mapping[str, Any], *, label: str | None = None) -> ThreadView:
         """Make an empty conversation with an agent.
 
         Raises:
             NotFound: No such agent in this tenant.
             AgentRenamed: It has another id now.
+            Conflict: Another thread has the label.
         """
         async with self.state.services.database.connection() as connection:
-            return await create_thread(connection, self.caller.tenant_id, agent_id, metadata=metadata)
+            return await create_thread(connection, self.caller.tenant_id, agent_id, label=label, metadata=metadata)
+
+    async def readdress(self, thread_id: str, agent_id: str) -> ThreadView | None:
+        """Make a conversation that has no run yet that of another agent. None if it has one, or there is no such agent.
+
+        For protocols whose clients name the agent with the first message only.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await readdress_thread(connection, self.caller.tenant_id, thread_id, agent_id)
+
+    async def merge_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> ThreadView:
+        """Set keys of a conversation's metadata; the others stay.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await merge_thread_metadata(connection, self.caller.tenant_id, thread_id, metadata)
+
+    async def fork(self, thread_id: str, *, label: str | None = None) -> ThreadView:
+        """Make a conversation that continues after the last finished turn of this one.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+            Conflict: It has no finished turn, or another thread has the label.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await fork_thread(connection, self.caller.tenant_id, thread_id, label=label)
+
+    async def threads(self, *, agent_id: str | None, before: str | None, limit: int) -> list[ThreadView]:
+        """Return conversations, newest first, from before the thread `before`: of one agent, or of all."""
+        async with self.state.services.database.connection() as connection:
+            return await list_threads(connection, self.caller.tenant_id, agent_id=agent_id, before=before, limit=limit)
+
+    async def runs_of_thread(self, thread_id: str, *, limit: int) -> list[RunView]:
+        """Return the newest runs of a conversation in reverse order of its queue, without the data of images.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            await get_thread(connection, tenant_id, thread_id)
+            rows = await list_thread_runs(connection, tenant_id, thread_id, before_seq=None, limit=limit, media=False)
+        return [run for run, _ in rows]
 
     async def recorded(self, run_id: str, *, with_items: bool = True) -> RecordedRun:
         """Return a run with what the ledger has of it, by one connection.

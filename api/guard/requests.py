@@ -1,5 +1,8 @@
 """The guard of ``/v1`` and of doors: limits and authentication, before a byte of a body is read. Plain ASGI."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nova_workers.base.errors import NovaError, Unauthenticated
@@ -38,7 +41,15 @@ class RequestGuard:
         rates: RequestRates,
         sign_ins: SignIns,
         guarded: tuple[str, ...] = (NATIVE,),
+        key_headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """Take what it compares requests with.
+
+        Args:
+            guarded: The beginnings of paths that need a key.
+            key_headers: By the beginning of a path, the header that may have the key there in place of
+                ``Authorization``, in small letters.
+        """
         self._app = app
         self._schema = schema
         self._keys = keys
@@ -46,6 +57,7 @@ class RequestGuard:
         self._rates = rates
         self._sign_ins = sign_ins
         self._guarded = guarded
+        self._key_headers = {prefix: name.encode() for prefix, name in key_headers.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -87,13 +99,33 @@ class RequestGuard:
         await self._sign_ins.check(scope, caller)
 
     async def _authenticate(self, scope: Scope, address: str | None, group: str) -> Caller:
-        scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not secret:
-            raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
+        secret = self._secret_of(scope)
         key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
         if key is None:
             raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
         return Caller(key_id=key.key_id, key_name=key.name, tenant_id=key.tenant_id, scopes=key.scopes, address=address)
+
+    def _secret_of(self, scope: Scope) -> str:
+        scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")
+        bearer = secret if scheme.lower() == "bearer" else ""
+        other = next((name for prefix, name in self._key_headers.items() if scope["path"].startswith(prefix)), None)
+        if other is None:
+            if not bearer:
+                raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
+            return bearer
+        # ASGI gives names of headers in small letters. One that comes twice counts as two keys.
+        sent = {value.decode("latin-1") for name, value in scope["headers"] if name == other and value}
+        sent |= {bearer} if bearer else set()
+        if not sent:
+            raise Unauthenticated(
+                f"The request carries no API key. Send it as `{other.decode()}: nova_…`, or as `Authorization: Bearer "
+                "nova_…`."
+            )
+        if len(sent) > 1:
+            raise Unauthenticated(
+                f"The request carries different keys in `{other.decode()}` and `Authorization`. Send one of them."
+            )
+        return sent.pop()
 
     async def _find(self, secret: str, group: str) -> AuthenticatedKey | None:
         digest = hash_secret(secret)

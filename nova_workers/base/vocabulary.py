@@ -90,7 +90,7 @@ ResolvedWaitStatus = Literal["resolved", "timed_out"]
 EndedWaitStatus = Literal[ResolvedWaitStatus, "canceled"]
 WaitStatus = Literal["open", EndedWaitStatus]
 
-DoorName = Literal["a2a", "ag-ui", "mcp", "openai"]
+DoorName = Literal["a2a", "ag-ui", "langgraph", "mcp", "openai"]
 """A protocol that the API can speak beside its own."""
 
 # Turns

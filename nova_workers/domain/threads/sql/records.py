@@ -89,6 +89,24 @@ UPDATE threads t
 RETURNING {_COLUMNS}
 """
 
+# One statement, so that two clients that set different keys at once both find theirs.
+_MERGE_METADATA = f"""
+UPDATE threads t SET meta = t.meta || :metadata, updated_at = now()
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
+RETURNING {_COLUMNS}
+"""
+
+# Only of a thread that has and had no run: a submit raises next_seq in the statement that locks the thread's row, so
+# one of the two sees the other.
+_READDRESS = f"""
+UPDATE threads t SET agent_id = a.id, updated_at = now()
+  FROM agents a
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
+   AND t.next_seq = 1 AND t.head_turn_id IS NULL AND t.orchestration_id IS NULL
+   AND a.tenant_id = t.tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
+RETURNING {_COLUMNS}
+"""
+
 _DELETE = """
 UPDATE threads SET deleted_at = now(), updated_at = now()
  WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL
@@ -241,6 +259,25 @@ async def patch_thread(
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(changes.get("label")) from error
     return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
+
+
+async def merge_thread_metadata(
+    connection: Connection, tenant_id: str, thread_id: str, metadata: Mapping[str, Any]
+) -> ThreadView:
+    """Set keys of a thread's metadata; the others stay.
+
+    Raises:
+        NotFound: There is no such thread.
+        Gone: It was deleted.
+    """
+    row = await connection.fetchrow(_MERGE_METADATA, tenant_id=tenant_id, thread_id=thread_id, metadata=dict(metadata))
+    return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
+
+
+async def readdress_thread(connection: Connection, tenant_id: str, thread_id: str, agent_id: str) -> ThreadView | None:
+    """Make a thread without a run that of another agent. None if it has one by now, or if there is no such agent."""
+    row = await connection.fetchrow(_READDRESS, tenant_id=tenant_id, thread_id=thread_id, agent_id=agent_id)
+    return None if row is None else _view(row)
 
 
 async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
