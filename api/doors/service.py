@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Annotated, Any, Final, NamedTuple
@@ -33,6 +34,7 @@ from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 from nova_workers.domain.threads.sql.items import (
     RunFacts,
     get_run_facts,
+    load_contents_of_runs,
     load_run_contents,
     load_run_message,
     load_turn_contents,
@@ -58,6 +60,7 @@ from ..pagination import PageRequest
 from ..routes.runs.past_messages import checked_messages, scaled_messages
 from ..state import ApiState, state_of
 from ..streaming.following import Ending, Follower, Target
+from ..streaming.stream_permits import StreamPermit
 from ..submitting import given_results
 from .items import Item, input_id, input_item, items_of
 from .streams import DoorStream, Writer
@@ -77,6 +80,11 @@ class Begun(NamedTuple):
     agent_id: str
     is_replay: bool
     """Whether an earlier request with the same id submitted it."""
+
+    @property
+    def state(self) -> RunState | None:
+        """The run's state, if it is known: of a new run."""
+        return None if self.is_replay else RunState.accepted(self.run_id, self.thread_id, self.agent_id)
 
 
 class ItemPage(NamedTuple):
@@ -127,7 +135,7 @@ class Door:
         return RequestKey(f"{door}-{name}", digest, self.state.services.settings.runs.idempotency_ttl_s)
 
     async def earlier(self, key: RequestKey | None) -> str | None:
-        """Return the run that an earlier request with a key submitted.
+        """Return the run that an earlier request with a key submitted, or the name that it gave to the rest of one.
 
         Raises:
             IdempotencyMismatch: It was another request.
@@ -174,16 +182,35 @@ class Door:
         Raises:
             NovaError: It is refused; then there is no run.
         """
-        async with self.state.permits.hold(self.caller.key_id) as permit:
+        async with self.stream_permit() as permit:
             begun = await self.submit(message, key=key, make_thread=make_thread)
-            target = Target(self.caller.tenant_id, begun.run_id)
-            found = RunState.accepted(begun.run_id, begun.thread_id, begun.agent_id)
-            if begun.is_replay:
-                found = await self.state.follower.find(target)
-            return DoorStream(self.state, target, found, writer=writer_of(begun), permit=permit.handed_over())
+            return await self.follow(begun.run_id, writer_of(begun), found=begun.state, permit=permit)
 
-    async def follow(self, run_id: str, writer: Writer, *, after: EventCursor | None = None) -> DoorStream:
+    def stream_permit(self) -> AbstractAsyncContextManager[StreamPermit]:
+        """Hold a permit of a stream, for a request that changes something before its stream begins: see `follow`.
+
+        Raises:
+            TooManyStreams: All permits of the key are in use.
+        """
+        return self.state.permits.hold(self.caller.key_id)
+
+    async def follow(
+        self,
+        run_id: str,
+        writer: Writer,
+        *,
+        after: EventCursor | None = None,
+        found: RunState | None = None,
+        permit: StreamPermit | None = None,
+    ) -> DoorStream:
         """Respond with what a run does, from its beginning or after an event that the client has.
+
+        Args:
+            run_id: The run.
+            writer: Writes the response.
+            after: The event.
+            found: The run's state, where it is known.
+            permit: Is handed over to the stream. None to take one.
 
         Raises:
             NotFound: No such run in this tenant.
@@ -191,9 +218,11 @@ class Door:
             TooManyStreams: All permits of the key are in use.
         """
         target = Target(self.caller.tenant_id, run_id, after or EventCursor())
-        found = await self.state.follower.find(target)
-        async with self.state.permits.hold(self.caller.key_id) as permit:
+        found = found or await self.state.follower.find(target)
+        if permit is not None:
             return DoorStream(self.state, target, found, writer=writer, permit=permit.handed_over())
+        async with self.stream_permit() as own:
+            return DoorStream(self.state, target, found, writer=writer, permit=own.handed_over())
 
     async def watch(self, run_id: str, follower: Follower) -> Ending:
         """Pass the events of a run to a follower up to the final one, and return why it ended.
@@ -502,16 +531,45 @@ class Door:
         waiting, tenant_id = self.state.services.waiting, self.caller.tenant_id
         return await waiting.answer(tenant_id, run_id, answer.wait_id, answer, within=within)
 
-    async def give_results(
-        self, run_id: str, results: Sequence[ToolResult], *, within: Within | None = None
-    ) -> RunView:
-        """Give a run results of calls that its caller executed, all or none. The same may be given again.
+    async def give(
+        self,
+        run_id: str,
+        *,
+        results: Sequence[ToolResult] = (),
+        answers: Sequence[RunAnswer] = (),
+        key: RequestKey | None = None,
+        made: str = "",
+        within: Within | None = None,
+    ) -> str:
+        """Give a run results of calls that its caller executed, and answers, all or none. The same may be given again.
+
+        Args:
+            run_id: The run that waits.
+            results: At most one for each call.
+            answers: With their waits. They are in the audit log.
+            key: Of the request. With it, a repeated one gives nothing.
+            made: What the protocol calls the rest of the run, which a repeated request finds by `earlier`.
+            within: Writes what the request has beside, as of `Waiting.give`.
+
+        Returns:
+            `made`, or what an earlier request with the key made.
 
         Raises:
-            NovaError: As `Waiting.give_results`.
+            NovaError: As `Waiting.give`.
         """
+        if answers:
+            act_as(self.caller.actor())
         given = await given_results(results, max_chars=self.state.services.settings.api.max_message_chars)
-        return await self.state.services.waiting.give_results(self.caller.tenant_id, run_id, given, within=within)
+        taken = await self.state.services.waiting.give(
+            self.caller.tenant_id,
+            run_id,
+            results=given,
+            answers={answer.wait_id or "": answer for answer in answers},
+            request=key,
+            made_id=made,
+            within=within,
+        )
+        return taken.made_id
 
     def offering(self, thread_id: str, offered: ThreadStateReplace) -> Within:
         """Return the writer, for an answer or results, of the state document that a client has, as `offer_state`.
@@ -564,6 +622,12 @@ class Door:
         """
         async with self.state.services.database.connection() as connection:
             return await _items_of_run(connection, self.caller.tenant_id, run_id)
+
+    async def items_of_runs(self, run_ids: Collection[str]) -> list[tuple[Item, ...]]:
+        """Return the committed items of the runs that there are and whose turns have begun, in one read."""
+        async with self.state.services.database.connection() as connection:
+            turns = await load_contents_of_runs(connection, self.caller.tenant_id, run_ids)
+        return [items_of(turn) for turn in turns]
 
     async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
         """Return the items of the newest turns of a conversation, with those that a fork inherited.

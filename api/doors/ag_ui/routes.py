@@ -167,7 +167,7 @@ async def _give_results(exchange: _Exchange, run_id: str, within: Within | None)
     if not given.results:
         return
     try:
-        await exchange.door.give_results(run_id, [result for _, result in given.results], within=within)
+        await exchange.door.give(run_id, results=[result for _, result in given.results], within=within)
     except IllegalTransition:
         if not given.message:
             raise

@@ -18,7 +18,7 @@ from nova_workers.contracts.waits import AskApproval
 
 from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem
 from ..service import Door
-from .parts import PartId, asks, usage_of_part
+from .parts import PartId, cut, usage_of_part
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -60,15 +60,13 @@ class Part(NamedTuple):
 
 def part_of(items: Iterable[Item], first_step: int) -> Part:
     """Return the part of a run that is a completion, from the items of the run."""
-    own = [item for item in items if item.step >= first_step]
-    last = min((item.step for item in own if asks(item)), default=None)
-    shown = own if last is None else [item for item in own if item.step <= last]
+    shown, last = cut(items, first_step)
     calls = [item for item in shown if isinstance(item, ToolCallItem) and item.for_caller]
     return Part(
         [item.text for item in shown if isinstance(item, MessageItem) and item.role == "assistant"],
         [item.text for item in shown if isinstance(item, ReasoningItem)],
         calls,
-        # The client's calls come first; what else their step asks is asked elsewhere.
+        # The client's calls come first; what else their step asks is asked again behind them.
         [] if calls else [item for item in shown if isinstance(item, QuestionItem)],
         last,
     )

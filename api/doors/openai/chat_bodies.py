@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -12,7 +12,7 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.contracts.waits import MAX_CLIENT_TOOLS, ToolResult
 
-from .parts import run_and_call_of
+from .parts import GOES_ON
 
 _INSTRUCTING: Final = frozenset({"system", "developer"})
 _ROLES: Final = frozenset({*_INSTRUCTING, "user", "assistant", "tool"})
@@ -142,6 +142,11 @@ class Conversation(NamedTuple):
     message: list[Said]
     results: list[Said]
 
+    def without_results(self) -> Conversation:
+        """Return the same with the results as what was said before."""
+        go_on = Said(self.results[-1].at, "user", [text_block(GOES_ON)], [])
+        return Conversation(self.instructions, [*self.past, *self.results], [go_on], [])
+
 
 def conversation_of(body: CreateCompletion) -> Conversation:
     """Return the messages of a request.
@@ -215,13 +220,17 @@ def run_of(body: CreateCompletion, conversation: Conversation) -> StatelessRunCr
         raise InvalidInput(f"{field}: {first['msg']}.", field=field) from error
 
 
-def results_of(results: Sequence[Said]) -> list[ToolResult]:
-    """Return the results of calls.
+def result_of(said: Said, call_id: str) -> ToolResult:
+    """Return the result of a call.
 
     Raises:
-        InvalidInput: One is too long.
+        InvalidInput: It is too long.
     """
-    return [_result(each) for each in results]
+    try:
+        return ToolResult(tool_call_id=call_id, content=said.content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidInput(f"messages.{said.at}: {first['msg']}.", field=f"messages.{said.at}.content") from error
 
 
 def _cut(instructions: list[str], said: list[Said]) -> Conversation:
@@ -288,29 +297,6 @@ def _call_id(message: JsonObject, field: str) -> str:
     if not isinstance(call_id, str) or not call_id:
         raise InvalidInput(f"{field}.tool_call_id must be the id of a call.", field=f"{field}.tool_call_id")
     return call_id
-
-
-def _result(said: Said) -> ToolResult:
-    try:
-        return ToolResult(tool_call_id=call_of(said)[1], content=said.content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(f"messages.{said.at}: {first['msg']}.", field=f"messages.{said.at}.content") from error
-
-
-def call_of(said: Said) -> tuple[str, str]:
-    """Return the run of a call and its id there, from the id that its client got.
-
-    Raises:
-        InvalidInput: It is the id of no run's call.
-    """
-    call = run_and_call_of(said.call_id)
-    if call is None:
-        raise InvalidInput(
-            f"messages.{said.at}.tool_call_id: {said.call_id!r:.80} is not the id of a call that an agent made here.",
-            field=f"messages.{said.at}.tool_call_id",
-        )
-    return call
 
 
 def _tool(tool: Tool, field: str) -> JsonObject:

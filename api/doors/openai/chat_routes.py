@@ -12,15 +12,15 @@ from typing import Annotated
 import orjson
 from fastapi import APIRouter, Header, Path, Response
 
-from nova_workers.base.errors import Conflict, Gone, InvalidInput, NotFound
+from nova_workers.base.errors import Conflict, Gone, IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import PastMessage, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import RequestKey
-from nova_workers.contracts.waits import AFFIRMATIVE, AskApproval, RunAnswer
 from nova_workers.domain.runs.rules.submit import MakeThread
+from nova_workers.domain.runs.sql.reads import RunState
 
 from ...json_body import StrictRoute
-from ..items import QuestionItem, ToolCallItem, ToolResultItem
+from ..items import QuestionItem, ToolCallItem
 from ..service import AnyDoor, Door, SendingDoor
 from .chat import (
     CompletionId,
@@ -30,15 +30,15 @@ from .chat import (
     part_of,
     usage_of,
 )
-from .chat_bodies import CreateCompletion, Said, call_of, conversation_of, results_of, run_of
+from .chat_bodies import Conversation, CreateCompletion, Said, conversation_of, result_of, run_of
 from .chat_history import ChatDigest, past_of
 from .chat_writer import ChatWriter
+from .parts import answers_to, run_and_call_of
 
 router = APIRouter(prefix="/openai/v1/chat", route_class=StrictRoute, include_in_schema=False)
 
 _RequestId = Annotated[str | None, Header(min_length=1, max_length=512)]
 IdempotencyKey = Annotated[_RequestId, Header(alias="Idempotency-Key")]
-ClientRequestId = Annotated[_RequestId, Header(alias="X-Client-Request-Id")]
 ConversationId = Annotated[_RequestId, Header(alias="X-Conversation-Id")]
 OpenWebUIChatId = Annotated[_RequestId, Header(alias="X-OpenWebUI-Chat-Id")]
 CompletionPath = Annotated[str, Path(max_length=80)]
@@ -50,7 +50,6 @@ async def create_completion(
     door: SendingDoor,
     *,
     idempotency_key: IdempotencyKey = None,
-    client_request_id: ClientRequestId = None,
     conversation_id: ConversationId = None,
     chat_id: OpenWebUIChatId = None,
 ) -> Response:
@@ -61,25 +60,46 @@ async def create_completion(
     whole = ChatDigest(scope, chat.past)
     before = whole.digest()
     whole.add([*chat.message, *chat.results])
+    key = door.key(idempotency_key, body)
+    if body.stream:
+        # First, so that a refusal for too many streams changes nothing.
+        async with door.stream_permit() as permit:
+            completion, found = await _begin(door, body, chat, before, key)
+            writer = ChatWriter(door, completion, whole, includes_usage=body.includes_usage)
+            return await door.follow(completion.run_id, writer, found=found, permit=permit)
+    completion, _ = await _begin(door, body, chat, before, key)
+    return await _respond(door, completion, whole)
+
+
+async def _begin(
+    door: Door, body: CreateCompletion, chat: Conversation, before: str, key: RequestKey | None
+) -> tuple[CompletionId, RunState | None]:
+    """Return the completion that a request makes, or that an earlier one made with its key; with a new run's state."""
+    earlier = await door.earlier(key)
+    if earlier is not None:
+        return CompletionId.made(earlier), None
     if chat.results:
-        return await _respond(door, await _give_results(door, chat.results), body, whole)
-    key = door.key(idempotency_key or client_request_id, body)
+        part = await _give_results(door, body, chat.results, key)
+        if part is not None:
+            return part, None
+        # No run waits for them: they were made elsewhere, or the run is gone, or was given others.
+        chat = chat.without_results()
     run = run_of(body, chat)
     place = await door.find_place(before) if chat.past else None
     if place is not None:
         continued = CompletionId.parse(place)
         try:
             if continued.first_step:
-                return await _respond(door, await _answer(door, continued, chat.message), body, whole)
-            return await _submit(
-                door, _without_agent(run), body, whole, key=key, make_thread=door.after(continued.run_id)
-            )
+                return await _answer(door, continued, chat.message, key), None
+            begun = await door.submit(_without_agent(run), key=key, make_thread=door.after(continued.run_id))
+            return CompletionId(begun.run_id), begun.state
         except (NotFound, Gone, Conflict):
             # It was deleted or purged meanwhile, or goes on in another way. What was said is here.
             pass
     past = past_of(chat.past)
     make_thread = await _importing(door, body, past) if past else None
-    return await _submit(door, _without_agent(run) if past else run, body, whole, key=key, make_thread=make_thread)
+    begun = await door.submit(_without_agent(run) if past else run, key=key, make_thread=make_thread)
+    return CompletionId(begun.run_id), begun.state
 
 
 @router.get("/completions/{completion_id}")
@@ -101,88 +121,48 @@ async def _importing(door: Door, body: CreateCompletion, past: Sequence[PastMess
         raise InvalidInput(f"What was said before cannot be imported: {error.message}", field="messages") from error
 
 
-async def _submit(
-    door: Door,
-    run: StatelessRunCreate,
-    body: CreateCompletion,
-    whole: ChatDigest,
-    *,
-    key: RequestKey | None,
-    make_thread: MakeThread | None = None,
-) -> Response:
-    if body.stream:
-        return await door.submit_and_follow(
-            run,
-            lambda begun: ChatWriter(door, CompletionId(begun.run_id), whole, includes_usage=body.includes_usage),
-            key=key,
-            make_thread=make_thread,
-        )
-    begun = await door.submit(run, key=key, make_thread=make_thread)
-    return await _respond(door, CompletionId(begun.run_id), body, whole)
+async def _give_results(
+    door: Door, body: CreateCompletion, results: Sequence[Said], key: RequestKey | None
+) -> CompletionId | None:
+    """Give results to the run that waits for them, and return the rest of it. None if no run of the agent does."""
+    calls = [run_and_call_of(said.call_id) for said in results]
+    run_ids = {call[0] for call in calls if call is not None}
+    if None in calls or len(run_ids) != 1:
+        return None
+    run_id = run_ids.pop()
+    call_ids = [call[1] for call in calls if call is not None]
+    given = [result_of(said, call_id) for said, call_id in zip(results, call_ids, strict=True)]
+    try:
+        if (await door.run(run_id)).agent_id != body.model:
+            return None
+        items = await door.items(run_id)
+        steps = [item.step for item in items if isinstance(item, ToolCallItem) and item.call_id in call_ids]
+        rest = CompletionId(run_id, max(steps, default=0) + 1)
+        return CompletionId.made(await door.give(run_id, results=given, key=key, made=str(rest)))
+    except (NotFound, Gone, IllegalTransition):
+        return None
 
 
-async def _give_results(door: Door, results: Sequence[Said]) -> CompletionId:
-    """Give results to the run that waits for them, and return the rest of it."""
-    calls = {call_of(said): said for said in results}
-    run_id = next(iter(calls))[0]
-    for (other_id, _), said in calls.items():
-        if other_id != run_id:
-            field = f"messages.{said.at}.tool_call_id"
-            raise InvalidInput(f"{field} is of another run than the results before it.", field=field)
-    call_ids = {call_id for _, call_id in calls}
-    steps = [
-        item.step
-        for item in await door.items(run_id)
-        if isinstance(item, ToolCallItem) and item.for_caller and item.call_id in call_ids
-    ]
-    await door.give_results(run_id, results_of(results))
-    return CompletionId(run_id, max(steps, default=0) + 1)
-
-
-async def _answer(door: Door, rest: CompletionId, said: Sequence[Said]) -> CompletionId:
-    """Answer the question with which a completion ended, and return the rest of its run.
+async def _answer(door: Door, rest: CompletionId, said: Sequence[Said], key: RequestKey | None) -> CompletionId:
+    """Answer the questions with which a completion ended, and return the rest of its run.
 
     Raises:
-        Conflict: It was answered in another way, or can no longer be answered.
+        Conflict: They were answered in another way, or can no longer be answered.
     """
-    text = "\n".join(message.text for message in said).strip()
-    if not text:
-        field = f"messages.{said[0].at}"
-        raise InvalidInput(f"{field} answers a question of the agent, and has no text.", field=f"{field}.content")
+    field = f"messages.{said[-1].at}.content"
+    if any(block.get("type") != "text" for message in said for block in message.content):
+        raise InvalidInput(f"{field} answers a question of the agent, which takes text alone.", field=field)
     items = await door.items(rest.run_id)
     asked = [item for item in items if isinstance(item, QuestionItem) and item.step == rest.first_step - 1]
-    for question in asked:
-        if question.is_open:
-            try:
-                await door.answer(rest.run_id, _answer_to(question, text))
-            except InvalidInput as error:
-                field = f"messages.{said[-1].at}"
-                raise InvalidInput(f"{field}: {error.message}", field=f"{field}.content") from error
-            return rest
-    given = {"".join(str(block.get("text", "")) for block in _result_of(items, question)) for question in asked}
-    if text not in given:
-        raise Conflict("The question was answered in another way.")
-    return rest
+    due = [question for question in asked if question.is_open] or asked
+    answers = answers_to(due, "\n".join(message.text for message in said).strip(), field)
+    try:
+        return CompletionId.made(await door.give(rest.run_id, answers=answers, key=key, made=str(rest)))
+    except InvalidInput as error:
+        raise InvalidInput(f"{field}: {error.message}", field=field) from error
 
 
-def _answer_to(question: QuestionItem, text: str) -> RunAnswer:
-    if not isinstance(question.request, AskApproval):
-        return RunAnswer(text=text, wait_id=question.id)
-    if text.casefold().rstrip(".!") in AFFIRMATIVE:
-        return RunAnswer(approve=True, wait_id=question.id)
-    # Whatever else is said is why not.
-    return RunAnswer(approve=False, text=text, wait_id=question.id)
-
-
-def _result_of(items: Sequence[object], question: QuestionItem) -> Sequence[JsonObject]:
-    results = [item for item in items if isinstance(item, ToolResultItem) and item.call_id == question.call_id]
-    return results[0].content if results else ()
-
-
-async def _respond(door: Door, completion: CompletionId, body: CreateCompletion, whole: ChatDigest) -> Response:
-    if body.stream:
-        writer = ChatWriter(door, completion, whole, includes_usage=body.includes_usage)
-        return await door.follow(completion.run_id, writer)
+async def _respond(door: Door, completion: CompletionId, whole: ChatDigest) -> Response:
     run = await door.wait(completion.run_id)
     part = part_of(await door.items(completion.run_id), completion.first_step)
     finish = finish_of(run, part)

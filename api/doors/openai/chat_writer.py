@@ -26,6 +26,7 @@ from .chat import (
     usage_of,
 )
 from .chat_history import ChatDigest
+from .parts import is_asked_again
 
 _LAST: Final = b"data: [DONE]\n\n"
 _WITHDRAWN: Final = {
@@ -90,7 +91,9 @@ class ChatWriter:
                 self._add({"reasoning_content": text})
             case Voided(item_id) if item_id in self._texts:
                 self._again[item_id] = self._texts.pop(item_id) + self._again.pop(item_id, "")
-            case Done(item) if item.step >= self._completion.first_step:
+            case Done(item) if item.step >= self._completion.first_step or is_asked_again(
+                item, self._completion.first_step
+            ):
                 self._done(item)
             case Paused("waiting") | Ended():
                 if isinstance(change, Ended) or self._last_step is not None:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-from pydantic import ValidationError
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from nova_workers.base.errors import Gone, IllegalTransition, InvalidInput, NotFound
 from nova_workers.base.vocabulary import ENDED_RUNS
-from nova_workers.contracts.content import JsonObject, text_of
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import AskUser, CallClientTool, RunAnswer, ToolResult
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.contracts.waits import AskApproval, AskUser, CallClientTool, RunAnswer, ToolResult
 
-from ..items import Item, QuestionItem, ToolCallItem, ToolResultItem
+from ..items import Item, QuestionItem, ToolCallItem
 from ..service import Door
 from .bodies import CreateResponse
-from .inputs import Given, given_input, referenced
-from .parts import run_and_call_of
-from .responses import ResponseId, item_documents, run_and_wait_of, run_of_item, thread_of
+from .inputs import Approval, Given, given_input, referenced
+from .parts import answer, answers_to, run_and_call_of
+from .responses import ResponseId, no_approval_request, part_of, run_and_wait_of, run_of_item, said_in, thread_of
 
 _MOST_TURNS: Final = 100
 """Longest conversation, in turns, that is compared with a client's history."""
+_MOST_REFERENCED: Final = 100
+"""Most runs whose items an input may name."""
 
 
 class Begin(NamedTuple):
@@ -80,7 +81,7 @@ async def known_run(door: Door, body: CreateResponse, given: Given) -> str | Non
     own = [at for at, item in enumerate(page.items) if item.run_id == run_id]
     if not own or page.below_depth is not None:
         return None
-    documents = [document for item in page.items[: own[-1] + 1] for document in item_documents(item)]
+    documents = [document for document, _ in said_in(page.items[: own[-1] + 1])]
     try:
         known = given_input(documents)
     except InvalidInput:
@@ -88,8 +89,16 @@ async def known_run(door: Door, body: CreateResponse, given: Given) -> str | Non
     return run_id if known.history == given.history and not known.message and not known.results else None
 
 
-async def answered_part(door: Door, body: CreateResponse, given: Given) -> ResponseId | None:
+async def answered_part(door: Door, body: CreateResponse, given: Given, key: RequestKey | None) -> ResponseId | None:
     """Give a run what it asked for, if the request has that, and return the response that continues it.
+
+    All that a request has is given, or nothing is: what it gives and what it leaves out is checked before.
+
+    Args:
+        door: The door.
+        body: The request.
+        given: Its input.
+        key: Of the request: one that is repeated with it is known by `Door.earlier`.
 
     Raises:
         NotFound: There is no such response, call or request for permission.
@@ -98,11 +107,9 @@ async def answered_part(door: Door, body: CreateResponse, given: Given) -> Respo
     """
     if body.previous_response_id is not None and body.conversation is not None:
         raise InvalidInput("Give previous_response_id or conversation, not both.", field="conversation")
-    if given.approvals:
-        return await _decide(door, given)
-    if given.results:
-        return await _give(door, body, given)
-    return await _answer(door, body, given)
+    if given.results or given.approvals:
+        return await _give(door, body, given, key)
+    return await _answer(door, body, given, key)
 
 
 async def resolved(door: Door, items: str | Sequence[JsonObject] | None) -> str | Sequence[JsonObject] | None:
@@ -110,88 +117,131 @@ async def resolved(door: Door, items: str | Sequence[JsonObject] | None) -> str 
 
     Raises:
         NotFound: There is no such item.
+        InvalidInput: They are of too many runs.
     """
     wanted = referenced(items)
     if not wanted or not items or isinstance(items, str):
         return items
-    runs = dict.fromkeys(f"run_{name.partition('_')[2].partition('_')[0]}" for name in wanted)
-    known = {
-        document["id"]: document
-        for run_id in runs
-        for item in await door.items(run_id)
-        for document in item_documents(item)
-    }
+    runs = {run_id for name in wanted if (run_id := run_of_item(name)) is not None}
+    if len(runs) > _MOST_REFERENCED:
+        raise InvalidInput(
+            f"input has references to items of {len(runs)} responses; at most {_MOST_REFERENCED} may be named at once. "
+            "Name the last with previous_response_id.",
+            field="input",
+        )
+    known = {document["id"]: document for items in await door.items_of_runs(runs) for document, _ in said_in(items)}
     if unknown := next((name for name in wanted if name not in known), None):
         raise NotFound(f"There is no item {unknown!r:.80}.", kind="item", id=unknown[:80], field="input")
     return [known[str(item["id"])] if item.get("type") == "item_reference" else item for item in items]
 
 
-async def _decide(door: Door, given: Given) -> ResponseId:
-    """Permit or refuse calls of one run."""
-    part: ResponseId | None = None
-    for approval in given.approvals:
-        run_id, wait_id = run_and_wait_of(approval.request_id)
-        asked = [item for item in await door.items(run_id) if isinstance(item, QuestionItem) and item.id == wait_id]
-        if not asked:
-            raise NotFound(
-                f"There is no request for permission {approval.request_id!r:.80}.",
-                kind="approval request",
-                id=approval.request_id[:80],
-                field="input",
-            )
-        part = ResponseId(run_id, asked[0].step + 1)
-        if asked[0].is_open:
-            await _answer_wait(door, run_id, wait_id=wait_id, approve=approval.approve, text=approval.reason or None)
-    assert part is not None  # noqa: S101 - there is at least one
-    return part
+async def _give(door: Door, body: CreateResponse, given: Given, key: RequestKey | None) -> ResponseId | None:
+    """Give a run results of its calls, and decisions about calls that need permission.
 
-
-async def _give(door: Door, body: CreateResponse, given: Given) -> ResponseId | None:
-    """Give a run results of its calls. None if no run waits for them, and the request has the conversation itself."""
+    None if no run waits for the results, and the request has the conversation itself. Decisions are never passed over.
+    """
+    may_begin = bool(given.history) and not given.approvals
     calls = [run_and_call_of(result.tool_call_id) for result in given.results]
-    run_ids = {call[0] for call in calls if call is not None}
+    decided = _decided(given.approvals)
+    run_ids = {call[0] for call in calls if call is not None} | {run_id for run_id, _ in decided}
     if None in calls or len(run_ids) != 1:
-        if given.history:
+        if may_begin:
             return None
         raise InvalidInput(
-            "input has a function_call_output whose call_id is none of a response's. Send the call_id as it was given.",
+            "input has a function_call_output whose call_id is none of a response's, or outputs and decisions for "
+            "several responses. Send those of one response, with each call_id as it was given.",
             field="input",
         )
-    if given.message:
-        if given.history:
-            return None
-        raise InvalidInput("Send the results of calls first, and a message when they are answered.", field="input")
     run_id = run_ids.pop()
-    _check_previous(body, run_id)
+    if given.message:
+        if may_begin or (not calls and await _are_decided(door, run_id, decided)):
+            return None
+        raise InvalidInput(
+            "Send the results of calls and decisions first, and a message when they are answered.", field="input"
+        )
     results = [
         result.model_copy(update={"tool_call_id": call[1]})
         for result, call in zip(given.results, calls, strict=True)
         if call is not None
     ]
     try:
-        step = _asked_step(await door.items(run_id), results)
-        _refuse_partial(await door.run(run_id), results)
-        await door.give_results(run_id, results)
+        run = await door.run(run_id)
+        if may_begin and body.model and body.model != run.agent_id:
+            return None
+        _check_addressed(body, run)
+        step = _asked_step(await door.items(run_id), results, decided)
+        if results:
+            _refuse_partial(run, results)
+        made = await door.give(
+            run_id,
+            results=results,
+            answers=[_decision(wait_id, approval) for (_, wait_id), approval in decided.items()],
+            key=key,
+            made=str(ResponseId(run_id, step + 1)),
+        )
     except (NotFound, Gone, IllegalTransition):
         # The client has the conversation, and goes on from another place of it, or after the run was canceled.
-        if given.history and body.previous_response_id is None:
+        if may_begin and body.previous_response_id is None:
             return None
         raise
-    return ResponseId(run_id, step + 1)
+    return ResponseId.made(made)
 
 
-def _check_previous(body: CreateResponse, run_id: str) -> None:
-    previous = body.previous_response_id
-    if previous is not None and ResponseId.parse(previous).run_id != run_id:
-        raise InvalidInput(f"Response {previous!r:.80} has not made these calls.", field="previous_response_id")
+def _decided(approvals: Sequence[Approval]) -> dict[tuple[str, str], Approval]:
+    """Return decisions by their runs and waits.
+
+    Raises:
+        NotFound: One is about no request for permission.
+        InvalidInput: There are two about one request.
+    """
+    decided: dict[tuple[str, str], Approval] = {}
+    for approval in approvals:
+        first = decided.setdefault(run_and_wait_of(approval), approval)
+        if (first.approve, first.reason) != (approval.approve, approval.reason):
+            raise InvalidInput(
+                f"{approval.field} is another decision than {first.field} about the same call.", field=approval.field
+            )
+    return decided
 
 
-def _asked_step(items: Sequence[Item], results: Sequence[ToolResult]) -> int:
-    named = {result.tool_call_id for result in results}
-    steps = [item.step for item in items if isinstance(item, ToolCallItem) and item.call_id in named]
-    if not steps:
-        raise NotFound("No response has made these calls.", kind="call", id=next(iter(named)), field="input")
-    return max(steps)
+def _decision(wait_id: str, approval: Approval) -> RunAnswer:
+    reason = f"{approval.field}.reason"
+    return answer(reason, wait_id=wait_id, approve=approval.approve, text=approval.reason or None)
+
+
+async def _are_decided(door: Door, run_id: str, decided: Mapping[tuple[str, str], Approval]) -> bool:
+    """Return whether nothing waits for decisions any more: they are of the conversation before."""
+    names = {wait_id for _, wait_id in decided}
+    return all(
+        not item.is_open for item in await door.items(run_id) if isinstance(item, QuestionItem) and item.id in names
+    )
+
+
+def _check_addressed(body: CreateResponse, run: RunView) -> None:
+    """Refuse a request that names another response, conversation or agent than those of the run."""
+    previous, thread_id = body.previous_response_id, _conversation_of(body)
+    if previous is not None and ResponseId.parse(previous).run_id != run.id:
+        raise InvalidInput(f"Response {previous!r:.80} has not asked for this.", field="previous_response_id")
+    if thread_id is not None and thread_id != run.thread_id:
+        raise InvalidInput("The response that asked for this is in another conversation.", field="conversation")
+    _refuse_other_agent(body, run.agent_id)
+
+
+def _asked_step(
+    items: Sequence[Item], results: Sequence[ToolResult], decided: Mapping[tuple[str, str], Approval]
+) -> int:
+    """Return the last step that asked for what a request gives."""
+    steps = {item.call_id: item.step for item in items if isinstance(item, ToolCallItem)}
+    asked = {
+        item.id: item.step for item in items if isinstance(item, QuestionItem) and isinstance(item.request, AskApproval)
+    }
+    for result in results:
+        if result.tool_call_id not in steps:
+            raise NotFound("No response has made these calls.", kind="call", id=result.tool_call_id, field="input")
+    for (_, wait_id), approval in decided.items():
+        if wait_id not in asked:
+            raise no_approval_request(approval)
+    return max([*(steps[result.tool_call_id] for result in results), *(asked[wait_id] for _, wait_id in decided)])
 
 
 def _refuse_partial(run: RunView, results: Sequence[ToolResult]) -> None:
@@ -205,32 +255,31 @@ def _refuse_partial(run: RunView, results: Sequence[ToolResult]) -> None:
         )
 
 
-async def _answer(door: Door, body: CreateResponse, given: Given) -> ResponseId | None:
-    """Answer the question with which a response ended. None if it asked none."""
+async def _answer(door: Door, body: CreateResponse, given: Given, key: RequestKey | None) -> ResponseId | None:
+    """Answer the questions with which a response ended. None if it asked none, or if they have another answer."""
     run_id = await _asking_run(door, body)
-    if run_id is None or not given.text:
+    if run_id is None or not given.text or given.history:
         return None
     items = await door.items(run_id)
-    asked = [item for item in items if isinstance(item, QuestionItem) and isinstance(item.request, AskUser)]
     if body.previous_response_id is not None:
-        first = ResponseId.parse(body.previous_response_id).first_step
-        asked = [item for item in asked if item.step >= first][:1]
-    if not asked:
+        asked = part_of(items, ResponseId.parse(body.previous_response_id).first_step)[0]
+    else:
+        asked = [item for item in items if isinstance(item, QuestionItem) and item.is_open]
+    questions = [item for item in asked if isinstance(item, QuestionItem) and isinstance(item.request, AskUser)]
+    due = [question for question in questions if question.is_open] or questions
+    is_text = all(block.get("type") == "text" for block in given.message)
+    if not due or not (due[0].is_open or is_text):
         return None
-    question = asked[-1]
-    if question.is_open:
-        await _answer_wait(door, run_id, wait_id=question.id, text=given.text)
-    elif not _is_answer(items, question, given.text):
-        return None
-    return ResponseId(run_id, question.step + 1)
-
-
-async def _answer_wait(door: Door, run_id: str, **fields: Any) -> None:
+    if not is_text:
+        raise InvalidInput("input answers a question, which takes text alone.", field="input")
+    answers = answers_to(due, given.text, "input")
+    rest = ResponseId(run_id, due[-1].step + 1)
     try:
-        answer = RunAnswer(**fields)
-    except ValidationError as error:
-        raise InvalidInput(f"input: {error.errors()[0]['msg']}.", field="input") from error
-    await door.answer(run_id, answer)
+        return ResponseId.made(await door.give(run_id, answers=answers, key=key, made=str(rest)))
+    except IllegalTransition:
+        return None
+    except InvalidInput as error:
+        raise InvalidInput(f"input: {error.message}", field="input") from error
 
 
 async def _asking_run(door: Door, body: CreateResponse) -> str | None:
@@ -242,12 +291,6 @@ async def _asking_run(door: Door, body: CreateResponse) -> str | None:
         return None
     thread = await door.thread(thread_id)
     return thread.active_run_id if thread.waiting_for else None
-
-
-def _is_answer(items: Sequence[Item], question: QuestionItem, text: str) -> bool:
-    """Return whether a question was answered with a text: then the request is repeated."""
-    results = [item for item in items if isinstance(item, ToolResultItem) and item.call_id == question.call_id]
-    return any(text_of(result.content) == text for result in results)
 
 
 def _conversation_of(body: CreateResponse) -> str | None:

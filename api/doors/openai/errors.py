@@ -9,7 +9,7 @@ from nova_workers.contracts.bodies import Problem
 _CODES: Final = {"unauthenticated": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
 _FIELDS: Final = {"agent_id": "model", "client_tools": "tools"}
 """Fields of the native API, as the protocol names them."""
-_INPUTS: Final = frozenset({"message", "messages"})
+_INPUTS: Final = frozenset({"message", "messages", "results"})
 _CHAT: Final = "/openai/v1/chat/"
 
 

@@ -16,11 +16,12 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.http.wire import PastMessage
 from nova_workers.contracts.waits import ToolResult
 
+from .parts import GOES_ON
+
 _DATA_URL: Final = "data:"
 _SYSTEM: Final = frozenset({"system", "developer"})
 _BEGINS: Final = "(The conversation begins with the assistant.)"
 _SUMMARY: Final = "(Summary of the conversation before:)"
-_GOES_ON: Final = "Continue with these results."
 
 
 class Approval(NamedTuple):
@@ -29,6 +30,7 @@ class Approval(NamedTuple):
     request_id: str
     approve: bool
     reason: str | None
+    field: str
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Given:
             return self
         results = [_result_block(result) for result in self.results]
         history = [*self.history, ("user", results)]
-        message = self.message or [text_block(_GOES_ON)]
+        message = self.message or [text_block(GOES_ON)]
         return Given(message, self.instructions, [], self.approvals, history)
 
 
@@ -125,7 +127,9 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
             given.results.append(_result(call_id, output, place))
         case {"type": "mcp_approval_response", "approval_request_id": str(request_id), "approve": bool(approve)}:
             reason: Any = item.get("reason")
-            given.approvals.append(Approval(request_id, approve, reason if isinstance(reason, str) else None))
+            given.approvals.append(Approval(request_id, approve, reason if isinstance(reason, str) else None, place))
+        case {"type": "mcp_approval_request", "id": str()}:
+            _close(given)
         case {"type": "function_call", "call_id": str(), "name": str(), "arguments": str()}:
             _say(given, [_call(item, place)], item["call_id"])
         case {"role": str(role), "content": content} if role in _SYSTEM:
@@ -142,7 +146,8 @@ def _take(given: Given, item: JsonObject, place: str) -> None:
         case _:
             raise InvalidInput(
                 f"{place} is neither a message of a user, system, developer or assistant nor a function_call, a "
-                "function_call_output, an item_reference, reasoning or an mcp_approval_response.",
+                "function_call_output, an item_reference, reasoning, an mcp_approval_request or an "
+                "mcp_approval_response.",
                 field=place,
             )
 
@@ -152,16 +157,21 @@ def _say(given: Given, blocks: list[ContentBlock], item_id: Any) -> None:
     if not blocks:
         return
     given.last_id = item_id if isinstance(item_id, str) else None
-    if given.results:
-        results = [_result_block(result) for result in given.results]
-        given.history.append(("user", [*results, *given.message]))
-    elif given.message:
-        given.history.append(("user", given.message))
-    given.results, given.message = [], []
+    _close(given)
+    # The agent spoke behind them: they were taken.
+    given.approvals = []
     if given.history and given.history[-1][0] == "assistant":
         given.history[-1][1].extend(blocks)
     else:
         given.history.append(("assistant", blocks))
+
+
+def _close(given: Given) -> None:
+    """Make history of what was said and returned, as something of the agent's follows it."""
+    results = [_result_block(result) for result in given.results]
+    if results or given.message:
+        given.history.append(("user", [*results, *given.message]))
+    given.results, given.message = [], []
 
 
 def _result_block(result: ToolResult) -> ContentBlock:

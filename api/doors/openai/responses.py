@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from nova_workers.base.errors import InvalidInput, missing
+from nova_workers.base.errors import InvalidInput, NotFound, missing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.http.wire import RunView
@@ -21,7 +21,8 @@ from nova_workers.contracts.waits import AskApproval, AskUser
 from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
 from ..service import RecordedRun
 from .bodies import JSON_OBJECT
-from .parts import ULID_CHARS, PartId, asks, usage_of_part
+from .inputs import Approval
+from .parts import PartId, asks, cut, is_ulid, usage_of_part
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -48,23 +49,26 @@ def thread_of(conversation: str) -> str:
 
 def part_of(items: Iterable[Item], first_step: int) -> tuple[list[Item], int | None]:
     """Return the output of a response, and its last step if it ends by asking its caller or a person."""
-    own = [item for item in items if item.step >= first_step and not _is_input(item)]
-    last = min((item.step for item in own if asks(item)), default=None)
-    return (own if last is None else [item for item in own if item.step <= last]), last
+    own, last = cut(items, first_step)
+    return [item for item in own if not _is_input(item)], last
 
 
 def input_of(items: Sequence[Item], first_step: int) -> list[JsonObject]:
     """Return the input of a response: a message, or results of calls and answers to questions, and what steered it."""
     last = part_of(items, first_step)[1]
-    given = [item for item in items if first_step - 1 <= item.step and (last is None or item.step < last)]
-    asked = {item.call_id for item in given if isinstance(item, QuestionItem) and isinstance(item.request, AskUser)}
-    documents: list[JsonObject] = []
-    for item in given:
-        if _is_input(item):
-            documents.extend(item_documents(item))
-        elif isinstance(item, ToolResultItem) and item.call_id in asked:
-            documents.append(_said(f"msg_{item.id.removeprefix('res_')}", item.content))
-    return documents
+    end = None if last is None else max(last, first_step)
+    given = [item for item in items if first_step - 1 <= item.step and (end is None or item.step < end)]
+    return [document for document, item in said_in(given) if _is_input(item) or isinstance(item, ToolResultItem)]
+
+
+def said_in(items: Sequence[Item]) -> Iterator[tuple[JsonObject, Item]]:
+    """Yield all that was said in items in the form of the protocol, with answers to questions as messages."""
+    asked = {item.call_id for item in items if isinstance(item, QuestionItem) and isinstance(item.request, AskUser)}
+    for item in items:
+        if isinstance(item, ToolResultItem) and item.call_id in asked:
+            yield _said(f"msg_{item.id.removeprefix('res_')}", item.content), item
+        for document in item_documents(item):
+            yield document, item
 
 
 def status_of(run: RunView, last_step: int | None) -> Status:
@@ -200,7 +204,8 @@ def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject
             }
         case QuestionItem(request=AskUser(question=question, options=options)):
             text = "\n".join([question, *(f"- {option}" for option in options)])
-            yield message_document(f"msg_{item.id.removeprefix('wait_')}", text, status)
+            owner = (item.run_id or "").removeprefix("run_")
+            yield message_document(f"msg_{owner}_{item.id.removeprefix('wait_')}", text, status)
         case QuestionItem(request=AskApproval(tool_name=name, params=params)):
             yield {
                 "type": "mcp_approval_request",
@@ -217,7 +222,7 @@ def item_documents(item: Item, status: str = "completed") -> Iterator[JsonObject
 def run_of_item(name: str) -> str | None:
     """Return the run that an item's id names, or a call's; None if it is none of the door's."""
     ulid = name.partition("_")[2].partition("_")[0]
-    return f"run_{ulid}" if len(ulid) == ULID_CHARS and ulid.isalnum() else None
+    return f"run_{ulid}" if is_ulid(ulid) else None
 
 
 def approval_id(run_id: str, wait_id: str) -> str:
@@ -225,16 +230,23 @@ def approval_id(run_id: str, wait_id: str) -> str:
     return f"mcpr_{run_id.removeprefix('run_')}_{wait_id.removeprefix('wait_')}"
 
 
-def run_and_wait_of(approval: str) -> tuple[str, str]:
-    """Return the run and the wait of a request for permission.
+def run_and_wait_of(approval: Approval) -> tuple[str, str]:
+    """Return the run and the wait of a request for permission that a decision names.
 
     Raises:
         NotFound: It is the id of none.
     """
-    ulid, _, wait = approval.removeprefix("mcpr_").partition("_")
-    if not approval.startswith("mcpr_") or not ulid.isalnum() or not wait.isalnum():
-        raise missing("approval request", approval[:80])
+    ulid, _, wait = approval.request_id.removeprefix("mcpr_").partition("_")
+    if not approval.request_id.startswith("mcpr_") or not is_ulid(ulid) or not is_ulid(wait):
+        raise no_approval_request(approval)
     return f"run_{ulid}", f"wait_{wait}"
+
+
+def no_approval_request(approval: Approval) -> NotFound:
+    """Return the error that there is no such request for permission."""
+    name = approval.request_id[:80]
+    text = f"There is no request for permission {name!r}."
+    return NotFound(text, kind="approval request", id=name, field=f"{approval.field}.approval_request_id")
 
 
 def message_document(item_id: str, text: str | None, status: str) -> JsonObject:

@@ -8,10 +8,11 @@ import orjson
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.domain.runs.sql.reads import RunState
 
 from ...json_body import StrictRoute
-from ..service import AnyDoor, Begun, Door, SendingDoor
-from ..streams import DoorStream
+from ..service import AnyDoor, Door, SendingDoor
 from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
 from .continuing import Begin, answered_part, begin_of, known_run, resolved
 from .inputs import given_input
@@ -23,7 +24,6 @@ router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_sche
 _MAX_NUMBER = 2**53 - 1
 _CANCELED_WITHIN_S = 5.0
 RequestId = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=512)]
-ClientRequestId = Annotated[str | None, Header(alias="X-Client-Request-Id", min_length=1, max_length=512)]
 IdPath = Annotated[str, Path(max_length=80)]
 StartingAfter = Annotated[int | None, Query(ge=0, le=_MAX_NUMBER)]
 AfterItem = Annotated[str | None, Query(max_length=300)]
@@ -31,16 +31,31 @@ LimitQuery = Annotated[int, Query(ge=1, le=100)]
 
 
 @router.post("/responses")
-async def create_response(
-    body: CreateResponse, door: SendingDoor, request_id: RequestId = None, client_request_id: ClientRequestId = None
-) -> Response:
+async def create_response(body: CreateResponse, door: SendingDoor, request_id: RequestId = None) -> Response:
     """Send a message to an agent, or what a response asked for: results of calls, or an answer."""
     refuse_unkept(body)
+    key = door.key(request_id, body)
+    if body.stream:
+        # First, so that a refusal for too many streams changes nothing.
+        async with door.stream_permit() as permit:
+            response, found = await _begin(door, body, key)
+            writer = ResponseWriter(door, response)
+            return await door.follow(response.run_id, writer, found=found, permit=permit)
+    response, _ = await _begin(door, body, key)
+    if not body.background:
+        await door.wait(response.run_id)
+    return await _document(door, response, is_background=bool(body.background))
+
+
+async def _begin(door: Door, body: CreateResponse, key: RequestKey | None) -> tuple[ResponseId, RunState | None]:
+    """Return the response that a request makes, or that an earlier one made with its key; with a new run's state."""
+    earlier = await door.earlier(key)
+    if earlier is not None:
+        return ResponseId.made(earlier), None
     given = given_input(await resolved(door, body.input))
-    part = await answered_part(door, body, given)
+    part = await answered_part(door, body, given, key)
     if part is not None:
-        return await _respond(door, part, body)
-    key = door.key(request_id or client_request_id, body)
+        return part, None
     given = given.without_results()
     begin = await begin_of(door, body, given)
     if given.history and (known := await known_run(door, body, given)) is not None:
@@ -49,15 +64,8 @@ async def create_response(
     make_thread = None if begin.after_run_id is None else door.after(begin.after_run_id)
     if given.history and begin.is_new:
         make_thread = await door.with_past(agent_of(body), given.past(), ephemeral=body.store is not True)
-    if body.stream and not body.background:
-        return await door.submit_and_follow(
-            message,
-            lambda begun: _writer(door, begun),
-            key=key,
-            make_thread=make_thread,
-        )
     begun = await door.submit(message, key=key, make_thread=make_thread)
-    return await _respond(door, ResponseId(begun.run_id), body)
+    return ResponseId(begun.run_id), begun.state
 
 
 @router.get("/responses/{response_id}")
@@ -66,7 +74,11 @@ async def get_response(
 ) -> Response:
     """Get a response, or follow it from its beginning or after an event."""
     response = ResponseId.parse(response_id)
-    return await _follow(door, response, starting_after) if stream else await _document(door, response)
+    if not stream:
+        return await _document(door, response)
+    after = None if starting_after is None else cursor_at(starting_after)
+    writer = ResponseWriter(door, response, after, held=starting_after)
+    return await door.follow(response.run_id, writer, after=after)
 
 
 @router.delete("/responses/{response_id}")
@@ -102,27 +114,9 @@ async def list_input_items(
     return _json(page_of(data if order == "asc" else data[::-1], after, limit))
 
 
-async def _respond(door: Door, response: ResponseId, body: CreateResponse) -> Response:
-    if body.stream:
-        return await _follow(door, response, None)
-    if not body.background:
-        await door.wait(response.run_id)
-    return await _document(door, response, is_background=bool(body.background))
-
-
-async def _follow(door: Door, response: ResponseId, starting_after: int | None) -> DoorStream:
-    after = None if starting_after is None else cursor_at(starting_after)
-    writer = ResponseWriter(door, response, after, held=starting_after)
-    return await door.follow(response.run_id, writer, after=after)
-
-
 async def _document(door: Door, response: ResponseId, *, is_background: bool = False) -> Response:
     document = response_document(response, await door.recorded(response.run_id))
     return _json({**document, "background": is_background})
-
-
-def _writer(door: Door, begun: Begun) -> ResponseWriter:
-    return ResponseWriter(door, ResponseId(begun.run_id))
 
 
 def _json(document: JsonObject) -> Response:

@@ -18,6 +18,7 @@ from nova_workers.domain.runs.sql.reads import RunState
 from ..feed import Change, Delta, Done, Ended, Paused, Started, Voided
 from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem
 from ..service import Door
+from .parts import is_asked_again
 from .responses import (
     ResponseId,
     call_document,
@@ -112,7 +113,7 @@ class ResponseWriter:
                     self._numbered[len(self._events)] = at
                 case Voided(item_id):
                     self._void(item_id)
-                case Done(item, at) if item.step >= self._response.first_step:
+                case Done(item, at) if self._is_own(item):
                     self._done(item)
                     # More may come with the last event.
                     self._numbered[len(self._events)] = at if at is not None and at.key() < cursor.key() else None
@@ -134,9 +135,13 @@ class ResponseWriter:
             case Started(step=step):
                 return step > self._asked_step
             case Done(item):
-                return not part_of([item], self._response.first_step)[0] or item.step > self._asked_step
+                is_given = not part_of([item], self._response.first_step)[0] and self._is_own(item)
+                return is_given or item.step > self._asked_step
             case _:
                 return False
+
+    def _is_own(self, item: Item) -> bool:
+        return item.step >= self._response.first_step or is_asked_again(item, self._response.first_step)
 
     def _start(self, change: Started) -> None:
         if change.step < self._response.first_step or change.kind == "tool_call":

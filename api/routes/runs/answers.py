@@ -61,7 +61,7 @@ async def give_tool_results(run_id: RunIdPath, body: ToolResults, caller: RunsCa
     A run goes on when nothing is left to wait for. The same result may be given again.
     """
     results = await given_results(body.results, max_chars=state.services.settings.api.max_message_chars)
-    return await state.services.waiting.give_results(caller.tenant_id, run_id, results)
+    return (await state.services.waiting.give(caller.tenant_id, run_id, results=results)).run
 
 
 def _view(wait: Wait) -> WaitView:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
 
 import orjson
 import structlog
@@ -13,6 +15,7 @@ import structlog
 from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable, text_block, text_of
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import (
     ANSWERABLE,
     Answer,
@@ -23,6 +26,7 @@ from nova_workers.contracts.waits import (
     CallClientTool,
     Pause,
 )
+from nova_workers.domain.idempotency.sql import once
 from nova_workers.domain.orchestrations.sql.permissions import allow_always
 from nova_workers.domain.runs.rules.parents import child_resolution
 from nova_workers.domain.runs.sql.cancel import request_cancel, run_status
@@ -51,6 +55,17 @@ class GivenResult:
     tool_call_id: str
     content: Sequence[ContentBlock]
     is_error: bool
+
+
+class Taken(NamedTuple):
+    """A run that was given what it waited for.
+
+    Attributes:
+        made_id: The name that the request gave to what it made; of an earlier request with its key, that one's.
+    """
+
+    run: RunView
+    made_id: str
 
 
 class _Changed(Exception):
@@ -93,22 +108,35 @@ class Waiting:
                 return run
             # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
 
-    async def give_results(
-        self, tenant_id: str, run_id: str, results: Sequence[GivenResult], *, within: Within | None = None
-    ) -> RunView:
-        """Give a run the results of calls that its caller executed, all or none of them, and return the run.
+    async def give(
+        self,
+        tenant_id: str,
+        run_id: str,
+        *,
+        results: Sequence[GivenResult] = (),
+        answers: Mapping[str, Answer] | None = None,
+        request: RequestKey | None = None,
+        made_id: str = "",
+        within: Within | None = None,
+    ) -> Taken:
+        """Give a run results of calls that its caller executed, and answers, all or none of them.
 
-        A result that was given before is taken again if it is the same, so that a request may be repeated.
+        A result or an answer that was given before is taken again if it is the same, so that a request may be repeated.
 
         Args:
             tenant_id: The run's tenant.
             run_id: The run that waits.
             results: At most one for each call.
-            within: Is called unless all results were given before.
+            answers: By the ids of their waits.
+            request: The key of the request. If an earlier request has it, nothing is given.
+            made_id: What the request made, to be kept under its key.
+            within: Is called unless all was given before.
 
         Raises:
-            NotFound: No such run, or it has no such call for its caller.
-            IllegalTransition: A call has another result already, took too long, or its run was canceled.
+            NotFound: No such run, or it has no such call for its caller, or no such wait.
+            IllegalTransition: A wait has another result or answer already, took too long, or its run was canceled.
+            InvalidInput: An answer does not fit the request.
+            IdempotencyMismatch: The key was used for another request.
         """
         while True:
             async with self._work.database.connection() as connection:
@@ -118,10 +146,15 @@ class Waiting:
             name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
             try:
                 async with self._work.begin() as tx:
-                    is_new = await _give(tx, waits, results)
-                    if is_new and within is not None:
-                        await within(tx.connection)
-                    return await get_run(tx.connection, tenant_id, run_id)
+                    earlier, _ = await once(
+                        tx.connection,
+                        tenant_id,
+                        request,
+                        partial(_give, tx, waits, results, answers or {}, within),
+                        _same,
+                        made_id=made_id,
+                    )
+                    return Taken(await get_run(tx.connection, tenant_id, run_id), earlier or made_id)
             except _Changed:
                 continue
 
@@ -225,31 +258,79 @@ async def _end(tx: UnitOfWork, wait: Wait, resolution: Resolution) -> bool:
     return ended
 
 
-async def _give(tx: UnitOfWork, waits: Sequence[Wait], results: Sequence[GivenResult]) -> bool:
-    """Give results. Return whether there was a new one."""
-    calls = {wait.tool_call_id: wait for wait in waits if isinstance(wait.request, CallClientTool)}
-    resolutions: list[tuple[Wait, Resolution]] = []
-    for result in results:
-        wait = calls.get(result.tool_call_id)
-        if wait is None:
-            waiting = ", ".join(repr(each.tool_call_id) for each in calls.values() if each.status == "open") or "none"
-            raise missing("client_tool_call", result.tool_call_id, f"The run waits for: {waiting}.")
-        resolution = _resulting(result)
-        if wait.status == "open":
-            resolutions.append((wait, resolution))
-        elif wait.answer != resolution.answer:
-            why = {"resolved": "has another result already", "timed_out": "was not done in time"}
-            raise IllegalTransition(
-                f"Call {result.tool_call_id!r} {why.get(wait.status, 'was canceled with its run')}.",
-                tool_call_id=result.tool_call_id,
-                status=wait.status,
-            )
+async def _give(
+    tx: UnitOfWork,
+    waits: Sequence[Wait],
+    results: Sequence[GivenResult],
+    answers: Mapping[str, Answer],
+    within: Within | None,
+) -> str | None:
+    resolutions = [*_due_results(waits, results), *await _due_answers(tx.connection, waits, answers)]
     if resolutions:
+        children = [wait.child_run_id for wait, _ in resolutions if wait.child_run_id is not None]
+        if children:
+            # First: a child's end locks the child's rows before those of its parent.
+            tx.cancel(await request_cancel(tx.connection, waits[0].tenant_id, children))
         ended, bell = await ledger.resolve_waits(tx.connection, resolutions)
         if len(ended) < len(resolutions):
             raise _Changed
         tx.ring([] if bell is None else [bell])
-    return bool(resolutions)
+        if within is not None:
+            await within(tx.connection)
+    return None
+
+
+def _due_results(waits: Sequence[Wait], results: Sequence[GivenResult]) -> Iterator[tuple[Wait, Resolution]]:
+    calls = {wait.tool_call_id: wait for wait in waits if isinstance(wait.request, CallClientTool)}
+    for result in results:
+        wait = calls.get(result.tool_call_id)
+        if wait is None:
+            raise missing("client_tool_call", result.tool_call_id, f"The run waits for: {_open_ones(calls)}.")
+        resolution = _resulting(result)
+        if _is_due(wait, resolution.answer):
+            yield wait, resolution
+
+
+async def _due_answers(
+    connection: Connection, waits: Sequence[Wait], answers: Mapping[str, Answer]
+) -> list[tuple[Wait, Resolution]]:
+    asked = {wait.id: wait for wait in waits if wait.request.kind in ANSWERABLE}
+    resolutions: list[tuple[Wait, Resolution]] = []
+    for wait_id, answer in answers.items():
+        wait = asked.get(wait_id)
+        if wait is None:
+            raise missing("wait", wait_id, f"The run waits for answers to: {_open_ones(asked)}.")
+        if _is_due(wait, _record_of(answer)):
+            resolutions.append((wait, _answered(wait, answer)))
+            if answer.remember:
+                await _remember(connection, wait, answer)
+    return resolutions
+
+
+async def _same(made_id: str) -> str | None:
+    return made_id
+
+
+def _open_ones(waits: Mapping[str, Wait]) -> str:
+    return ", ".join(repr(name) for name, wait in waits.items() if wait.status == "open") or "none"
+
+
+def _is_due(wait: Wait, answer: JsonObject) -> bool:
+    """Return whether a wait is open; False if it has this answer.
+
+    Raises:
+        IllegalTransition: It ended otherwise.
+    """
+    if wait.status == "open":
+        return True
+    if wait.status == "resolved" and wait.answer == answer:
+        return False
+    why = {"resolved": "has another result already", "timed_out": "was not done in time"}
+    raise IllegalTransition(
+        f"Call {wait.tool_call_id!r} {why.get(wait.status, 'was canceled with its run')}.",
+        tool_call_id=wait.tool_call_id,
+        status=wait.status,
+    )
 
 
 def _resulting(result: GivenResult) -> Resolution:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -48,6 +48,12 @@ _OF_RUN = f"""
 {_CONTENTS}
   JOIN runs r ON r.turn_id = t.id
  WHERE r.tenant_id = :tenant_id AND r.id = :run_id
+"""
+
+_OF_RUNS = f"""
+{_CONTENTS}
+  JOIN runs r ON r.turn_id = t.id AND r.id = t.run_id
+ WHERE r.tenant_id = :tenant_id AND r.id = ANY(:run_ids::text[])
 """
 
 _OF_TURNS = f"""
@@ -191,6 +197,14 @@ async def load_run_contents(
     """
     row = await connection.fetchrow(_OF_RUN, tenant_id=tenant_id, run_id=run_id, from_step=from_step)
     return None if row is None or row["run_id"] != run_id else _contents(row)
+
+
+async def load_contents_of_runs(
+    connection: Connection, tenant_id: str, run_ids: Collection[str]
+) -> tuple[TurnContents, ...]:
+    """Return the contents of runs' turns, without those that have none yet, or joined another run's."""
+    rows = await connection.fetch(_OF_RUNS, tenant_id=tenant_id, run_ids=list(run_ids), from_step=None)
+    return tuple(map(_contents, rows))
 
 
 async def get_run_facts(connection: Connection, tenant_id: str, run_id: str) -> RunFacts:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 from unittest import mock
 
+import httpx2
 import openai
 import pytest
 from openai.types.chat import ChatCompletion
@@ -225,7 +226,7 @@ async def test_another_key_person_agent_or_conversation_never_finds_a_chat(api: 
 
 @proves("doors.chat-repeated")
 async def test_a_repeated_request_with_an_id_gets_the_same_answer_and_thread(api: Api, worker: ManualWorker) -> None:
-    headers = {"X-Client-Request-Id": "once", "x-stainless-retry-count": "1"}
+    headers = {"Idempotency-Key": "once", "x-stainless-retry-count": "1"}
     chat = [said("user", "one"), said("assistant", "elsewhere"), said("user", "on")]
     run_id = await complete(api, worker, chat, headers=headers)
     for _ in range(2):
@@ -280,7 +281,7 @@ async def test_calls_of_the_clients_functions_end_a_completion_and_their_results
     assert await thread_of(api, await complete(api, worker, more)) == await thread_of(api, run_id)
 
 
-async def test_a_stream_has_the_calls_and_a_result_of_no_call_is_refused(api: Api, worker: ManualWorker) -> None:
+async def test_a_stream_has_the_calls(api: Api, worker: ManualWorker) -> None:
     async def calling(turn: Turn) -> None:
         await suspended(turn, "", NewWait("toolu_1", CallClientTool(tool_name="ask", params={})))
 
@@ -289,12 +290,75 @@ async def test_a_stream_has_the_calls_and_a_result_of_no_call_is_refused(api: Ap
     deltas = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
     assert [(call["index"], call["function"]) for call in deltas] == [(0, {"name": "ask", "arguments": "{}"})]
     assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
-    for call_id in ("call_01ARZ3NDEKTSV4RRFFQ69G5FAV_toolu_1", f"{deltas[0]['id']}0", "toolu_1"):
+    # Results for which no run waits, as the run is gone or never was, are imported with their chat.
+    calls = ["toolu_1", "call_01ARZ3NDEKTSV4RRFFQ69G5FAV_toolu_1", f"{deltas[0]['id']}0"]
+    for at, call_id in enumerate(calls):
         call = {"id": call_id, "type": "function", "function": {"name": "ask", "arguments": "{}"}}
-        messages = [HELLO, said("assistant", None, tool_calls=[call]), said("tool", "rain", tool_call_id=call_id)]
-        refused = await api.http.post(PATH, json={"model": "nova", "messages": messages})
-        assert refused.status_code in {404, 422}, refused.text
-        assert DOOR.refusal_of(refused).code in {"not_found", "invalid_input"}
+        chat = [HELLO, said("assistant", None, tool_calls=[call]), said("tool", "rain", tool_call_id=call_id)]
+        run_id = await complete(api, worker, chat, body={"tools": [TOOL]})
+        history = await history_of(api, await thread_of(api, run_id))
+        assert [role for role, _ in history] == ["user", "assistant", "user", "user", "assistant"]
+        assert history[2][1][0]["content"] == [{"type": "text", "text": "rain"}]
+        assert await api.count("threads") == 2 + at
+        more = [*chat, said("assistant", "Hi!"), said("user", "more")]
+        assert await thread_of(api, await complete(api, worker, more)) == await thread_of(api, run_id)
+
+
+@proves("doors.chat-results")
+@pytest.mark.parametrize("reply", ["yes\nred", "no"])
+async def test_one_reply_answers_all_that_a_step_asked(api: Api, worker: ManualWorker, reply: str) -> None:
+    async def asking(turn: Turn) -> None:
+        asks = (AskApproval(tool_name="Bash", params={}, reason="It writes."), AskUser(question="Which?"))
+        await suspended(turn, "", *(NewWait(f"toolu_{at}", wait) for at, wait in enumerate(asks)))
+
+    asked = await answered(api, worker, api.http.post(PATH, json={"model": "nova", "messages": [HELLO]}), asking)
+    text = asked.json()["choices"][0]["message"]["content"]
+    assert text == "May I call Bash with {}? It writes. Answer yes or no.\n\nWhich?"
+    body = {"model": "nova", "messages": [HELLO, said("assistant", text), said("user", reply)], "stream": True}
+    answer = await answered(api, worker, api.http.post(PATH, json=body), finishing)
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks_of(answer.text)) == "Done."
+    answers = await api.fetchval(
+        "SELECT jsonb_agg(answer ORDER BY id) FROM run_waits WHERE run_id = :run_id", run_id=run_of(asked.json())
+    )
+    both = [{"approve": True}, {"text": "red"}] if reply != "no" else [{"approve": False, "text": "no"}, {"text": "no"}]
+    assert [{key: each[key] for key in each if key != "by"} for each in answers] == both
+
+
+@proves("doors.chat-results")
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_question_beside_calls_is_asked_when_they_have_their_results(
+    api: Api, worker: ManualWorker, *, stream: bool
+) -> None:
+    async def asking(turn: Turn) -> None:
+        call = NewWait("toolu_0", CallClientTool(tool_name="look", params={}))
+        await suspended(turn, "", call, NewWait("toolu_1", AskUser(question="Which?")))
+
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    body: dict[str, Any] = {"model": "nova", "messages": [HELLO], "tools": tools}
+    asked = (await answered(api, worker, api.http.post(PATH, json=body), asking)).json()
+    message = asked["choices"][0]["message"]
+    assert (message["content"], len(message["tool_calls"])) == (None, 1)
+    body["stream"] = stream
+    body["messages"] = [HELLO, message, said("tool", "rain", tool_call_id=message["tool_calls"][0]["id"])]
+    async with asyncio.timeout(60):
+        assert text_of(await api.http.post(PATH, json=body)) == "Which?"
+    body["messages"] += [said("assistant", "Which?"), said("user", "red")]
+    assert text_of(await answered(api, worker, api.http.post(PATH, json=body), finishing)) == "Done."
+    assert await api.count("runs") == 1
+
+
+async def finishing(turn: Turn) -> None:
+    """Finish the run of a completion that asked something in its first step."""
+    turn.step, turn.seq = 1, 3
+    await turn.finish("Done.")
+
+
+def text_of(answer: httpx2.Response) -> str:
+    """Return the text of a completion."""
+    assert answer.status_code == 200, answer.text
+    if answer.headers["content-type"].startswith("application/json"):
+        return answer.json()["choices"][0]["message"]["content"]
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks_of(answer.text))
 
 
 @proves("doors.chat-results")

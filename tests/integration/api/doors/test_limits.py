@@ -12,6 +12,7 @@ from nova_workers.base.config import Settings
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.doors.door_clients import DoorClient
 from tests.integration.api.doors.every_door import DOORS, each_door
+from tests.integration.api.doors.openai_client import OpenAIDoor
 from tests.integration.api.doors.test_contract import NO_RUN, sent
 from tests.integration.api.shared_servers import SharedServers
 
@@ -61,6 +62,16 @@ async def test_streams_take_permits_of_the_key(api: Api, door: DoorClient) -> No
         refused = await door.stream(run_id).send(api.http)
         assert door.refusal_of(refused).is_like(429, "too_many_streams")
     assert await api.count("runs") == runs, "a run was made for a stream that was refused"
+
+
+async def test_a_response_in_the_background_is_not_made_where_its_stream_is_refused(api: Api) -> None:
+    door = OpenAIDoor()
+    run_id = await sent(api, door)
+    async with api.http.stream("GET", f"/v1/runs/{run_id}/events") as held:
+        assert held.status_code == 200
+        refused = await door.send(api.http, stream=True)
+        assert door.refusal_of(refused).is_like(429, "too_many_streams")
+    assert await api.count("runs") == 1
 
 
 @each_door()

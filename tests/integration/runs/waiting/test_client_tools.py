@@ -64,9 +64,9 @@ async def test_parallel_calls_wait_without_a_worker_and_are_answered_in_any_orde
     row = await fleet.run(run.run_id)
     assert (row["status"], row["lease_expires_at"], row["worker_id"]) == ("waiting", None, None)
     [first, second] = await _open_calls(fleet, run.run_id)
-    view = await fleet.waiting.give_results(fleet.tenant_id, run.run_id, [given(second, "wind")])
+    view = (await fleet.waiting.give(fleet.tenant_id, run.run_id, results=[given(second, "wind")])).run
     assert (view.status, [wait.tool_call_id for wait in view.waits]) == ("waiting", [first])
-    view = await fleet.waiting.give_results(fleet.tenant_id, run.run_id, [given(first, "no sky", is_error=True)])
+    view = (await fleet.waiting.give(fleet.tenant_id, run.run_id, results=[given(first, "no sky", is_error=True)])).run
     assert view.status == "queued"
     await fleet.settle(*fleet.workers)
     row = await fleet.run(run.run_id)
@@ -80,20 +80,20 @@ async def test_parallel_calls_wait_without_a_worker_and_are_answered_in_any_orde
 async def test_each_result_is_taken_once_and_the_same_again(fleet: Harness) -> None:
     run = await _begin(fleet, {"tool": [_CALL, _CALL]}, {"say": "ok"})
     [first, second] = await _open_calls(fleet, run.run_id)
-    give = fleet.waiting.give_results
+    give = fleet.waiting.give
     with pytest.raises(NotFound, match=rf"no client tool call 'call_x'. The run waits for: '{first}', '{second}'"):
-        await give(fleet.tenant_id, run.run_id, [given(first), given("call_x")])
+        await give(fleet.tenant_id, run.run_id, results=[given(first), given("call_x")])
     assert await _open_calls(fleet, run.run_id) == [first, second]
     with pytest.raises(NotFound, match="run_"):
-        await give("ten_other", run.run_id, [given(first)])
-    await asyncio.gather(*(give(fleet.tenant_id, run.run_id, [given(first)]) for _ in range(3)))
+        await give("ten_other", run.run_id, results=[given(first)])
+    await asyncio.gather(*(give(fleet.tenant_id, run.run_id, results=[given(first)]) for _ in range(3)))
     with pytest.raises(IllegalTransition, match="has another result already"):
-        await give(fleet.tenant_id, run.run_id, [given(first, "sun"), given(second)])
+        await give(fleet.tenant_id, run.run_id, results=[given(first, "sun"), given(second)])
     assert await _open_calls(fleet, run.run_id) == [second]
     # A request that is repeated with what it also had before.
-    await give(fleet.tenant_id, run.run_id, [given(first), given(second)])
+    await give(fleet.tenant_id, run.run_id, results=[given(first), given(second)])
     await fleet.settle(*fleet.workers)
-    view = await give(fleet.tenant_id, run.run_id, [given(first), given(second)])
+    view = (await give(fleet.tenant_id, run.run_id, results=[given(first), given(second)])).run
     assert (view.status, view.attempt) == ("succeeded", 2)
 
 
@@ -106,7 +106,7 @@ async def test_a_call_without_a_result_in_time_has_its_default_or_fails(fleet: H
     calls = await _calls(fleet, run.run_id)
     assert list(calls.values()) == [("completed", "unknown"), ("failed", "traffic gave no result within 60 s.")]
     with pytest.raises(IllegalTransition, match="was not done in time"):
-        await fleet.waiting.give_results(fleet.tenant_id, run.run_id, [given(next(iter(calls)))])
+        await fleet.waiting.give(fleet.tenant_id, run.run_id, results=[given(next(iter(calls)))])
     await fleet.settle(*fleet.workers)
     assert await fleet.status(run.run_id) == "succeeded"
 
@@ -119,7 +119,7 @@ async def test_a_canceled_run_takes_no_result(fleet: Harness) -> None:
     await fleet.settle(*fleet.workers)
     assert await fleet.status(run.run_id) == "canceled"
     with pytest.raises(IllegalTransition, match="was canceled with its run"):
-        await fleet.waiting.give_results(fleet.tenant_id, run.run_id, [given(call)])
+        await fleet.waiting.give(fleet.tenant_id, run.run_id, results=[given(call)])
 
 
 @proves("runs.client-tools")
