@@ -19,8 +19,12 @@ _QUOTE_CHARS = 80
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 
 
-def _known_form(kind: str) -> Callable[[str], str]:
-    """Refuse a malformed id like an unknown one, before it reaches Postgres, which accepts no U+0000."""
+def known_form(kind: str) -> Callable[[str], str]:
+    """Return a check that refuses a malformed id like an unknown one, before it reaches Postgres: it takes no U+0000.
+
+    Args:
+        kind: What the id names, for the error.
+    """
 
     def check(value: str) -> str:
         if _ID.match(value) is None:
@@ -47,36 +51,36 @@ def _task_number(value: object) -> int:
     return number
 
 
-AgentIdPath = Annotated[str, Path(description="An agent's id."), AfterValidator(_known_form("agent"))]
-DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(_known_form("delivery"))]
-FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(_known_form("file"))]
-KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(_known_form("key"))]
-MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(_known_form("memory"))]
-NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_known_form("note"))]
+AgentIdPath = Annotated[str, Path(description="An agent's id."), AfterValidator(known_form("agent"))]
+DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(known_form("delivery"))]
+FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(known_form("file"))]
+KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(known_form("key"))]
+MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(known_form("memory"))]
+NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(known_form("note"))]
 OrchestrationIdPath = Annotated[
-    str, Path(description="An orchestration's id."), AfterValidator(_known_form("orchestration"))
+    str, Path(description="An orchestration's id."), AfterValidator(known_form("orchestration"))
 ]
-OrderIdPath = Annotated[str, Path(description="A work order's trace id."), AfterValidator(_known_form("work_order"))]
-OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(_known_form("order_secret"))]
+OrderIdPath = Annotated[str, Path(description="A work order's trace id."), AfterValidator(known_form("work_order"))]
+OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(known_form("order_secret"))]
 PolicyIdPath = Annotated[
     Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)],
     Path(description="A policy's id: small letters, digits, _ and -, such as copy_standard."),
 ]
-RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(_known_form("run"))]
-ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("task_resource"))]
+RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(known_form("run"))]
+ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(known_form("task_resource"))]
 SecretNamePath = Annotated[
     Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)],
     Path(description="A secret's name: capital letters, digits and underscores, such as GITHUB_TOKEN."),
 ]
-SessionIdPath = Annotated[str, Path(description="A session's id."), AfterValidator(_known_form("session"))]
-SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(_known_form("skill"))]
-StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("task_step"))]
+SessionIdPath = Annotated[str, Path(description="A session's id."), AfterValidator(known_form("session"))]
+SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(known_form("skill"))]
+StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(known_form("task_step"))]
 TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]
-TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator(_known_form("tenant"))]
-ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(_known_form("thread"))]
-TurnIdPath = Annotated[str, Path(description="A turn's id."), AfterValidator(_known_form("turn"))]
-TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(_known_form("trigger"))]
-WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(_known_form("webhook"))]
+TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator(known_form("tenant"))]
+ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(known_form("thread"))]
+TurnIdPath = Annotated[str, Path(description="A turn's id."), AfterValidator(known_form("turn"))]
+TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(known_form("trigger"))]
+WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(known_form("webhook"))]
 
 AgentIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, max_length=64)] | None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from ag_ui.core import MessagesSnapshotEvent, RunFinishedEvent, RunFinishedSuccessOutcome, StateSnapshotEvent
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 
 from nova_workers.base.errors import Conflict, Gone, IllegalTransition, InvalidInput, NotFound, missing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS
@@ -22,6 +22,7 @@ from nova_workers.domain.runs.rules.waiting import Within
 
 from ...json_body import StrictRoute
 from ...openapi import EVENT_STREAM
+from ...params import AgentIdPath
 from ..items import Item, QuestionItem, ToolCallItem
 from ..service import Door, SendingDoor
 from .conversations import missed_messages
@@ -44,7 +45,6 @@ from .writer import PartWriter, Request, frames_of, started
 router = APIRouter(prefix="/ag-ui", route_class=StrictRoute, include_in_schema=False)
 
 _MOST_LABEL_CHARS: Final = 200
-AgentPath = Annotated[str, Path(max_length=80)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Exchange:
 
 
 @router.post("/{agent_id}")
-async def run_agent(agent_id: AgentPath, body: AgentInput, door: SendingDoor) -> Response:
+async def run_agent(agent_id: AgentIdPath, body: AgentInput, door: SendingDoor) -> Response:
     """Run an agent: with what the person says, or with what the run that the client has was waiting for."""
     given = given_input(body)
     key = door.key(f"{body.thread_id}\0{body.run_id}", sent_message(body))

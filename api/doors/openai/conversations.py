@@ -6,20 +6,21 @@ from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import ThreadView
 
 from ...json_body import StrictRoute
+from ...params import known_form
 from ..service import AnyDoor, Door
 from .responses import conversation_id, item_documents, page_of, thread_of
 
 router = APIRouter(prefix="/openai/v1", route_class=StrictRoute, include_in_schema=False)
 
 _DEFAULT_AGENT: Final = "nova"
-_IdPath = Annotated[str, Path(max_length=80)]
+_IdPath = Annotated[str, Path(), AfterValidator(known_form("conversation"))]
 
 
 class CreateConversation(BaseModel):

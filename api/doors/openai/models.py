@@ -6,17 +6,19 @@ from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Path, Response
+from pydantic import AfterValidator
 
 from nova_workers.base.errors import Gone, NotFound
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentView
 
 from ...json_body import StrictRoute
+from ...params import known_form
 from ..service import AnyDoor
 
 router = APIRouter(prefix="/openai/v1/models", route_class=StrictRoute, include_in_schema=False)
 
-ModelPath = Annotated[str, Path(max_length=200)]
+ModelPath = Annotated[str, Path(), AfterValidator(known_form("model"))]
 
 
 @router.get("")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -261,6 +262,15 @@ async def test_a_field_that_the_protocol_has_not_is_passed_over_or_named(api: Ap
     if answer.status_code >= 400:
         assert door.refusal_of(answer).field is not None
     assert await api.count("runs") == int(answer.status_code < 400)
+
+
+@each_door()
+async def test_an_id_that_cannot_be_stored_is_unknown(api: Api, door: DoorClient) -> None:
+    for request in door.requests(NO_RUN):
+        path = re.sub(r"(nova|01ARZ3\w+)(?=/|\?|$)", "a%00b", request.path)
+        if path != request.path:
+            answer = await replace(request, path=path).send(api.http)
+            assert door.refusal_of(answer).is_like(404, "not_found"), path
 
 
 @each_door()
