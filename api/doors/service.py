@@ -206,7 +206,7 @@ class Door:
         """Respond with what a run does, from its beginning or after an event that the client has.
 
         Args:
-            run_id: The run.
+            run_id: Whose events are sent.
             writer: Writes the response.
             after: The event.
             found: The run's state, where it is known.

@@ -95,7 +95,7 @@ async def answered_part(door: Door, body: CreateResponse, given: Given, key: Req
     All that a request has is given, or nothing is: what it gives and what it leaves out is checked before.
 
     Args:
-        door: The door.
+        door: The service, for the request's caller.
         body: The request.
         given: Its input.
         key: Of the request: one that is repeated with it is known by `Door.earlier`.
