@@ -64,6 +64,7 @@ from .routes.workspace import (
     deliveries,
     memories,
     notes,
+    projects,
     search,
     secrets,
     skills,
@@ -95,6 +96,7 @@ _EXPOSED_HEADERS = (
     "Retry-After",
 )
 """Which scripts of other origins may read."""
+_LARGE_BODIES = (threads.IMPORT_PATH, projects.PLAN_PATH, projects.APPLY_PATH)
 _STREAMED = frozenset({archive.IMPORT_PATH})
 _DESCRIPTION = """
 Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
@@ -133,6 +135,7 @@ _ROUTERS = (
     deliveries.router,
     secrets.router,
     skills.router,
+    projects.router,
     triggers.router,
     orchestration_config.router,
     orchestration_models.router,
@@ -200,7 +203,7 @@ def build_app(settings: Settings) -> FastAPI:
             Middleware(
                 BodyLimit,
                 max_bytes=settings.api.max_body_bytes,
-                others={threads.IMPORT_PATH: max(settings.api.max_import_bytes, settings.api.max_body_bytes)},
+                others=dict.fromkeys(_LARGE_BODIES, max(settings.api.max_import_bytes, settings.api.max_body_bytes)),
                 unbounded=_STREAMED,
             ),
         ],

@@ -10,6 +10,7 @@ from .orchestration_configs import OrchestrationConfig
 from .orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
 from .order_policies import WorkOrderPolicy, WorkOrderSecret
 from .orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
+from .projects import ProjectItem
 from .rankings import ModelJudgement, ModelRanking
 from .rights.audit import AuditEvent
 from .rights.audit_chain import AuditChain
@@ -49,6 +50,7 @@ __all__ = [
     "OrchestrationAgent",
     "OrchestrationConfig",
     "OrchestrationMessage",
+    "ProjectItem",
     "Run",
     "RunAttempt",
     "RunWait",

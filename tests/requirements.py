@@ -221,6 +221,12 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "tasks.no-lost-update": "Concurrent changes of a task are all kept, and each is in its history.",
     "tasks.section": "The prompt of a run on a task's thread contains the task.",
     "tasks.tree": "Under any order of changes the tree of tasks, its steps and its history are consistent.",
+    # projects
+    "projects.applied": "A project is applied as planned, whole or not at all; applied again it changes nothing.",
+    "projects.drift": "What the fleet changed since a project was applied is shown, and refused, kept or overwritten.",
+    "projects.pruned": "Only what belongs to a project is deleted with it, and only on request.",
+    "projects.renamed": "An agent or a trigger with another name in the project stays the same thing.",
+    "projects.rights": "Each item of a project needs the rights that its own request needs.",
     # skills
     "skills.form": "A malformed skill, or one with a file no directory can hold, is refused with the field named.",
     "skills.assigned": "Only a skill of the library is assigned, and one that is assigned is not removed.",

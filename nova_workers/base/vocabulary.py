@@ -120,6 +120,17 @@ ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupt
 """``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
 may now begin. The others as they read."""
 
+# Projects
+
+ProjectItemKind = Literal["agent", "skill", "trigger"]
+"""What a project of a repository can contain."""
+ProjectAction = Literal["create", "update", "rename", "delete", "adopt", "forget", "drift", "orphan"]
+"""What applying a project does with an item. ``adopt``: it exists already, and belongs to the project from now on.
+``forget``: it was deleted on the fleet, and from the project. The last two change nothing: ``drift`` keeps what was
+changed on the fleet, and an ``orphan`` is in the project no longer, and stays, since nothing is pruned."""
+OnDrift = Literal["refuse", "keep", "overwrite"]
+"""What applying a project does with fields that were changed on the fleet since it was last applied."""
+
 # The audit log
 
 ActorKind = Literal["key", "agent", "command"]

@@ -37,6 +37,7 @@ from nova_workers.domain.orders.rules.policies.registry import Policies
 from nova_workers.domain.orders.rules.reviews import OrderReviews
 from nova_workers.domain.orders.rules.sealing import OrderKeys
 from nova_workers.domain.orders.rules.secrets import OrderSecrets
+from nova_workers.domain.projects.rules.applying import Projects
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
 from nova_workers.domain.runs.rules.control import ControlChannel
@@ -53,6 +54,7 @@ from nova_workers.domain.streams.rules.hub import StreamHub
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
 from nova_workers.domain.tasks.rules.service import Tasks
+from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address, gate_rules
 from nova_workers.domain.triggers.rules.on_request import TriggerFirer
 from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
@@ -87,6 +89,7 @@ class ApiServices:
     capabilities: DeferredRegistry
     agents: Agents
     agent_moves: AgentMoves
+    projects: Projects
     prompt_previews: PromptPreviews
     away_servers: AwayServers
     orchestration_configs: OrchestrationConfigs
@@ -165,6 +168,7 @@ def build_api(settings: Settings) -> ApiServices:
     )
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
     order_keys = OrderKeys(vault, secret_values(settings))
+    agents = Agents(database, capabilities, ceilings)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -183,8 +187,17 @@ def build_api(settings: Settings) -> ApiServices:
         retrier=Retrier(work, redis),
         waiting=Waiting(work),
         capabilities=capabilities,
-        agents=Agents(database, capabilities, ceilings),
+        agents=agents,
         agent_moves=AgentMoves(work),
+        projects=Projects(
+            database,
+            agents,
+            capabilities,
+            timezone=settings.timezone,
+            check_gate=partial(
+                check_gate_address, rules=gate_rules(settings.tools, timeout_s=settings.triggers.gate_timeout_s)
+            ),
+        ),
         away_servers=AwayServers(redis),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,

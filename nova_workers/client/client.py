@@ -29,6 +29,7 @@ from nova_workers.client.resources.orchestrations import Orchestrations
 from nova_workers.client.resources.order_policies import WorkOrderPolicies
 from nova_workers.client.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.resources.overview import Overview
+from nova_workers.client.resources.projects import Projects
 from nova_workers.client.resources.runs import Runs
 from nova_workers.client.resources.secrets import Secrets
 from nova_workers.client.resources.skills import Skills
@@ -104,6 +105,7 @@ class NovaClient:
         self.orchestration_models = OrchestrationModels(transport)
         self.tenants = Tenants(transport)
         self.archives = Archives(transport)
+        self.projects = Projects(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

@@ -58,6 +58,7 @@ NOT_AUDITED = {
         ("leases", "upkeep_cursors", "model_rankings", "model_judgements", "worker_sessions"), "bookkeeping"
     ),
     **dict.fromkeys(("audit_events", "audit_chains"), "the log itself"),
+    "project_items": "what an apply writes of agents, skills and triggers is recorded as theirs",
     "sign_ins": "its beginning and its end are recorded as acts",
 }
 

@@ -62,7 +62,7 @@ class ApiSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = 8700
     max_body_bytes: Count = 4 * 1024 * 1024
     max_import_bytes: Count = 16 * 1024 * 1024
-    """The limit of `POST /v1/threads` with messages: 10,000 of them at 1,600 bytes."""
+    """The limit of `POST /v1/threads` with messages: 10,000 of 1,600 bytes, and of projects that are applied."""
     max_message_chars: Count = 1_000_000
     """About 250,000 tokens: above any context window in service, so that the model refuses, and not the API."""
     max_streams_per_key: Count = 256

@@ -31,6 +31,7 @@ from nova_workers.client.sync.resources.orchestrations import Orchestrations
 from nova_workers.client.sync.resources.order_policies import WorkOrderPolicies
 from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.sync.resources.overview import Overview
+from nova_workers.client.sync.resources.projects import Projects
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
 from nova_workers.client.sync.resources.skills import Skills
@@ -105,6 +106,7 @@ class SyncNovaClient:
         self.orchestration_models = OrchestrationModels(transport)
         self.tenants = Tenants(transport)
         self.archives = Archives(transport)
+        self.projects = Projects(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

@@ -73,14 +73,27 @@ class Agents:
             Conflict: The id is taken.
             LimitExceeded: The tenant has its maximum of agents.
         """
+        async with self._database.transaction() as connection:
+            return await self.create_within(connection, tenant_id, agent_id, spec, actor=actor, rights=rights)
+
+    async def create_within(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        agent_id: str,
+        spec: AgentSpec,
+        *,
+        actor: str,
+        rights: AuthorRights,
+    ) -> AgentView:
+        """Create an agent in its caller's transaction, as `create` does."""
         check_agent_id(agent_id)
         check_own_id(agent_id)
-        async with self._database.transaction() as connection:
-            await self._check(connection, tenant_id, spec)
-            await self._check_author(connection, tenant_id, actor, rights, before=None, after=spec)
-            if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
-                raise too_many(MAX_AGENTS, "agents", "Delete unused ones.")
-            return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
+        await self._check(connection, tenant_id, spec)
+        await self._check_author(connection, tenant_id, actor, rights, before=None, after=spec)
+        if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
+            raise too_many(MAX_AGENTS, "agents", "Delete unused ones.")
+        return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
     async def replace(
         self,
@@ -101,12 +114,27 @@ class Agents:
             VersionMismatch: Its newest version is not `expected`.
         """
         async with self._database.transaction() as connection:
-            await self._check(connection, tenant_id, spec)
-            before = await ledger.lock_agent(connection, tenant_id, agent_id)
-            await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=spec)
-            return await ledger.replace_agent(
-                connection, tenant_id, agent_id, spec, created_by=actor, expected=expected
+            return await self.replace_within(
+                connection, tenant_id, agent_id, spec, actor=actor, rights=rights, expected=expected
             )
+
+    async def replace_within(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        agent_id: str,
+        spec: AgentSpec,
+        *,
+        actor: str,
+        rights: AuthorRights,
+        expected: int | None,
+    ) -> AgentView:
+        """Give an agent a whole new configuration in its caller's transaction, as `replace` does."""
+        # The agent is locked before its skills, as by all that lock both.
+        before = await ledger.lock_agent(connection, tenant_id, agent_id)
+        await self._check(connection, tenant_id, spec)
+        await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=spec)
+        return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor, expected=expected)
 
     async def patch(
         self,
@@ -167,8 +195,8 @@ class Agents:
         """
         async with self._database.transaction() as connection:
             earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
-            await self._check(connection, tenant_id, earlier.spec)
             before = await ledger.lock_agent(connection, tenant_id, agent_id)
+            await self._check(connection, tenant_id, earlier.spec)
             await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=earlier.spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
 
@@ -183,12 +211,18 @@ class Agents:
             Conflict: It is being renamed.
         """
         async with self._database.transaction() as connection:
-            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
-            await renames.require_settled(connection, tenant_id, agent_id)
-            if permit is not None:
-                await permit(connection, agent)
-            await ledger.delete_agent(connection, tenant_id, agent_id)
-            await withdraw_queued_of_agent(connection, tenant_id, agent_id)
+            await self.delete_within(connection, tenant_id, agent_id, permit)
+
+    async def delete_within(
+        self, connection: Connection, tenant_id: str, agent_id: str, permit: Permit | None = None
+    ) -> None:
+        """Delete an agent in its caller's transaction, as `delete` does."""
+        agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+        await renames.require_settled(connection, tenant_id, agent_id)
+        if permit is not None:
+            await permit(connection, agent)
+        await ledger.delete_agent(connection, tenant_id, agent_id)
+        await withdraw_queued_of_agent(connection, tenant_id, agent_id)
 
     async def begin_rename(
         self,
@@ -211,22 +245,38 @@ class Agents:
             Conflict: The new id is taken, or was another agent's; or the agent has running runs, or is being renamed.
             VersionMismatch: Its newest version is not `expected`.
         """
+        async with self._database.transaction() as connection:
+            return await self.begin_rename_within(
+                connection, tenant_id, agent_id, to_id, actor=actor, rights=rights, expected=expected
+            )
+
+    async def begin_rename_within(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        agent_id: str,
+        to_id: str,
+        *,
+        actor: str,
+        rights: AuthorRights,
+        expected: int | None,
+    ) -> Rename:
+        """Give an agent another id in its caller's transaction, as `begin_rename` does."""
         check_agent_id(to_id)
         check_own_id(to_id)
         if to_id == agent_id:
             raise InvalidInput(f"to: agent {agent_id!r} has this id; give another one.", field="to")
-        async with self._database.transaction() as connection:
-            await renames.lock_renames(connection, tenant_id)
-            done = await renames.rename_of(connection, tenant_id, agent_id)
-            if done is not None and done.to_id == to_id:
-                return done
-            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
-            ledger.expect_version(agent, expected)
-            held = holdings_of(agent.spec, self._grants)
-            check_steers(rights, held, field="to", what=f"the agent {agent_id!r}")
-            rename = Rename(tenant_id, agent_id, to_id)
-            await renames.begin_rename(connection, rename, created_by=actor)
-            return rename
+        await renames.lock_renames(connection, tenant_id)
+        done = await renames.rename_of(connection, tenant_id, agent_id)
+        if done is not None and done.to_id == to_id:
+            return done
+        agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+        ledger.expect_version(agent, expected)
+        held = holdings_of(agent.spec, self._grants)
+        check_steers(rights, held, field="to", what=f"the agent {agent_id!r}")
+        rename = Rename(tenant_id, agent_id, to_id)
+        await renames.begin_rename(connection, rename, created_by=actor)
+        return rename
 
     async def get(self, tenant_id: str, agent_id: str) -> AgentView:
         """Return an agent's current configuration.

@@ -8,7 +8,7 @@ from nova_workers.domain.agents.rules.rights import GrantChecks
 from nova_workers.domain.skills.rules.format import decode_files
 from nova_workers.domain.skills.rules.service import save_skill
 from nova_workers.domain.skills.sql import specs_with_skills
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 
 
 async def put_skill(
@@ -29,8 +29,15 @@ async def put_skill(
         LimitExceeded: The tenant has its maximum of skills.
     """
     async with database.transaction() as connection:
-        saved = await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
-        # After the write, which waits for changes of agents that hold the skill. A refusal rolls it back.
-        for agent_id, spec in (await specs_with_skills(connection, tenant_id, [name])).items():
-            check_steers(rights, holdings_of(spec, grants), field="skill_md", what=f"the agent {agent_id!r}")
-        return saved
+        return await put_skill_within(connection, tenant_id, name, given, rights=rights, grants=grants)
+
+
+async def put_skill_within(
+    connection: Connection, tenant_id: str, name: str, given: SkillPut, *, rights: AuthorRights, grants: GrantChecks
+) -> SkillDetail:
+    """Add a skill in its caller's transaction, or replace it whole, as `put_skill` does."""
+    saved = await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
+    # After the write, which waits for changes of agents that hold the skill. A refusal rolls it back.
+    for agent_id, spec in (await specs_with_skills(connection, tenant_id, [name])).items():
+        check_steers(rights, holdings_of(spec, grants), field="skill_md", what=f"the agent {agent_id!r}")
+    return saved

@@ -159,6 +159,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "sign_ins": "sessions of people at this fleet",
     "leases": "belong to processes beside this fleet",
     "idempotency_keys": "belong to requests to this fleet, for days",
+    "project_items": "a project is applied to each fleet from its repository",
     "switches": "a pause is a state of this fleet",
     "run_attempts": "name workers of this fleet",
     "worker_sessions": "are those of this fleet's workers",

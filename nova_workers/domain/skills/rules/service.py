@@ -50,14 +50,17 @@ async def remove_skill(database: Database, tenant_id: str, name: str) -> None:
         Conflict: It is assigned to an agent.
     """
     async with database.transaction() as connection:
-        # First, since it waits for changes of agents that hold the skill. A conflict rolls it back.
-        await ledger.delete_skill(connection, tenant_id, name)
-        agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
-        if agents:
-            named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
-            raise Conflict(
-                f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents
-            )
+        await remove_skill_within(connection, tenant_id, name)
+
+
+async def remove_skill_within(connection: Connection, tenant_id: str, name: str) -> None:
+    """Remove a skill that no agent has in its caller's transaction, as `remove_skill` does."""
+    # First, since it waits for changes of agents that hold the skill. A conflict rolls it back.
+    await ledger.delete_skill(connection, tenant_id, name)
+    agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
+    if agents:
+        named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
+        raise Conflict(f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents)
 
 
 async def require_skills(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
@@ -38,6 +39,11 @@ RETURNING {_COLUMNS}
 
 _GET = f"SELECT {_COLUMNS}, deleted_at FROM triggers WHERE tenant_id = :tenant_id AND id = :trigger_id"
 _LOCK = f"{_GET} FOR UPDATE"
+
+_FIND = f"""
+SELECT {_COLUMNS} FROM triggers
+ WHERE tenant_id = :tenant_id AND id = ANY(:trigger_ids::text[]) AND deleted_at IS NULL
+"""
 
 # One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
@@ -162,6 +168,12 @@ async def get_trigger(connection: Connection, tenant_id: str, trigger_id: str) -
         Gone: It was deleted.
     """
     return _found(await connection.fetchrow(_GET, tenant_id=tenant_id, trigger_id=trigger_id), trigger_id)
+
+
+async def find_triggers(connection: Connection, tenant_id: str, trigger_ids: Sequence[str]) -> list[TriggerView]:
+    """Return those of some triggers that exist."""
+    rows = await connection.fetch(_FIND, tenant_id=tenant_id, trigger_ids=trigger_ids)
+    return [TriggerView(**row) for row in rows]
 
 
 async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) -> TriggerView:

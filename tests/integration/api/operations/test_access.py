@@ -67,6 +67,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("PATCH", "/v1/notes/{note_id}", {"title": "mine now"}),
     ("DELETE", "/v1/notes/{note_id}", None),
     ("DELETE", "/v1/secrets/{name}", None),
+    ("GET", "/v1/projects/{project}/items", None),
     ("GET", "/v1/skills/{name}", None),
     ("GET", "/v1/skills/{name}/file", None),
     ("DELETE", "/v1/skills/{name}", None),
@@ -209,6 +210,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     await other.put("/v1/orchestrations/config", json={"text": "engine:\n  max_agent_depth: 3\n"})
     await other.put("/v1/work-order-policies/their-policy", json={"document": POLICY | {"id": "their-policy"}})
     await other.put("/v1/skills/their-skill", json={"skill_md": _SKILL_MD})
+    their_project = {"project": "theirs", "skills": [{"name": "their-skill", "skill_md": _SKILL_MD}]}
+    await other.post("/v1/projects/apply", json=their_project)
     trigger = {"agent_id": "their-agent", "kind": "every", "schedule": "3600", "prompt": "Secret"}
     task = await other.post(
         "/v1/tasks",
@@ -235,6 +238,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "step_id": task.json()["steps"][0]["id"],
         "resource_id": task.json()["resources"][0]["id"],
         "skill": "their-skill",
+        "project": "theirs",
         "policy_id": "their-policy",
         # The route looks for the thread first.
         "turn_id": new_id("turn"),
@@ -247,7 +251,7 @@ def _unknown_id(name: str, value: str) -> str:
     """Return an id of the same length and form that no row has."""
     if name == "task_id":
         return str(int(value) + 1)
-    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id") else "ZZZZ")
+    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id", "project") else "ZZZZ")
 
 
 def _filled(path: str, ids: dict[str, str]) -> str:
