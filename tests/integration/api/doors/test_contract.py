@@ -265,12 +265,13 @@ async def test_a_field_that_the_protocol_has_not_is_passed_over_or_named(api: Ap
 
 
 @each_door()
-async def test_an_id_that_cannot_be_stored_is_unknown(api: Api, door: DoorClient) -> None:
+async def test_an_id_that_cannot_be_stored_is_refused_in_the_form_of_the_protocol(api: Api, door: DoorClient) -> None:
     for request in door.requests(NO_RUN):
         path = re.sub(r"(nova|01ARZ3\w+)(?=/|\?|$)", "a%00b", request.path)
         if path != request.path:
             answer = await replace(request, path=path).send(api.http)
-            assert door.refusal_of(answer).is_like(404, "not_found"), path
+            # Where the path names the addressee of a message, as for A2A, it may be a field of it.
+            assert door.refusal_of(answer).code in {"not_found", "invalid_input"}, (path, answer.text)
 
 
 @each_door()
