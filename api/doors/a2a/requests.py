@@ -10,8 +10,10 @@ from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 from a2a.utils.version_validator import validate_version
 from fastapi import Path, Request
 from google.protobuf.message import Message as ProtoMessage
+from pydantic import AfterValidator
 
 from ...errors import UnsupportedMediaType
+from ...params import AgentIdPath, known_form
 from ..streams import DoorStream
 from .cards import VERSION
 from .exchange import Exchange
@@ -22,8 +24,8 @@ _MEDIA_TYPES: Final = frozenset({"application/json", "application/a2a+json"})
 Respond = Callable[[Exchange, Any, Frame], Awaitable[DoorStream]]
 """Responds to a request for a stream."""
 
-AgentPath = Annotated[str, Path(max_length=80)]
-TaskPath = Annotated[str, Path(max_length=80)]
+AgentPath = AgentIdPath
+TaskPath = Annotated[str, Path(), AfterValidator(known_form("task"))]
 
 
 async def send_and_follow(exchange: Exchange, params: SendMessageRequest, frame: Frame) -> DoorStream:

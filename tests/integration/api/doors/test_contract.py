@@ -270,7 +270,7 @@ async def test_an_id_that_cannot_be_stored_is_refused_in_the_form_of_the_protoco
         path = re.sub(r"(nova|01ARZ3\w+)(?=/|\?|$)", "a%00b", request.path)
         if path != request.path:
             answer = await replace(request, path=path).send(api.http)
-            # Where the path names the addressee of a message, as for A2A, it may be a field of it.
+            # Where the path names the addressee of a message, it may be a field of it.
             assert door.refusal_of(answer).code in {"not_found", "invalid_input"}, (path, answer.text)
 
 
