@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -62,7 +62,7 @@ async def plan(
     """Show what applying the project would change on the fleet. Changes nothing."""
     files = await _read(directory)
     body = files.request(prune=prune, on_drift=_on_drift(on_drift))
-    found = await _sent(session, files, body, "plan")
+    found = await send_project(session, files, body, "plan")
     session.out.write(found, show_plan)
     _note_drift(session, found)
     if check and found.steps:
@@ -81,7 +81,7 @@ async def apply(
     """Make the fleet what the project says, in one transaction: all of it, or nothing."""
     files = await _read(directory)
     body = files.request(prune=prune, on_drift=_on_drift(on_drift))
-    found = await _sent(session, files, body, "plan")
+    found = await send_project(session, files, body, "plan")
     if not session.out.json:
         show_plan(session.out, found)
     if found.refused:
@@ -93,7 +93,7 @@ async def apply(
         if not yes and not _confirmed(session):
             raise InvalidInput("Nothing was applied. Give --yes to apply without a question.")
         body = body.model_copy(update={"expect": found.digest})
-        found = await _sent(session, files, body, "apply")
+        found = await send_project(session, files, body, "apply")
         if not session.out.json:
             session.out.text(summary(found))
     if session.out.json:
@@ -127,7 +127,14 @@ async def _read(directory: Path) -> ProjectFiles:
     return await asyncio.to_thread(lambda: read_project(find_root(directory)))
 
 
-async def _sent(session: Session, files: ProjectFiles, body: ProjectApply, verb: str) -> ProjectPlan:
+async def send_project(
+    session: Session, files: ProjectFiles, body: ProjectApply, verb: Literal["plan", "apply"]
+) -> ProjectPlan:
+    """Plan or apply a project.
+
+    Raises:
+        Rejected: The fleet refuses it; with the file and line of the field that it names.
+    """
     projects = session.client.projects
     try:
         return await (projects.apply(body) if verb == "apply" else projects.plan(body))

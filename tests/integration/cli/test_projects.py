@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from nova_workers.cli.projects.commands import EXIT_PENDING
+from nova_workers.cli.projects.dev import tool_stamps, watch
+from nova_workers.cli.terminal.output import Output
 from tests.support.processes.command_line import Nova
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -158,3 +163,35 @@ def test_a_directory_in_no_project_and_a_name_that_cannot_be_are_refused(
     (tmp_path / "there").mkdir()
     assert "exists already" in nova("init", "there").err
     assert json.loads(nova.good("init", "made", "--json").out)["files"][0] == "pyproject.toml"
+
+
+def test_each_change_of_a_file_is_applied_mistakes_are_shown_and_a_tool_ends_the_watch(
+    nova: Nova, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOVA_HOME", nova.env["NOVA_HOME"])
+    out, err = io.StringIO(), io.StringIO()
+    agent = root / "agents" / "assistant.md"
+    text = agent.read_text()
+
+    async def edit() -> None:
+        watching = asyncio.create_task(
+            watch(
+                root,
+                Output(json_mode=False, stdout=out, stderr=err),
+                tool_stamps(root),
+                api_url=nova.env["NOVA_API_URL"],
+                api_key=nova.env["NOVA_API_KEY"],
+            )
+        )
+        await until(lambda: "3 made" in out.getvalue())
+        agent.write_text(text.replace("name: Assistant", "nmae: Assistant"))
+        await until(lambda: "project: agents/assistant.md:3: nmae" in err.getvalue())
+        agent.write_text(text.replace("name: Assistant", "name: Helper"))
+        await until(lambda: '"Assistant" → "Helper"' in out.getvalue())
+        assert not watching.done()
+        (root / "tools").mkdir()
+        (root / "tools" / "shop.py").write_text("")
+        await asyncio.wait_for(watching, 30)
+
+    asyncio.run(edit())
+    assert nova.good("agents", "show", "assistant", "--json").json["spec"]["name"] == "Helper"
