@@ -11,6 +11,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"\S": "give some text that is not blank",
     r"^https?://": "begin with http:// or https://",
     r"^[a-z0-9][a-z0-9-]*$": "use small letters, digits and hyphens, and begin with a letter or a digit",
+    r"^[0-9a-f]{64}$": "give 64 digits and letters from a to f",
     r"^[a-z0-9]+(-[a-z0-9]+)*$": "use small letters and digits, with single hyphens between them",
     r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$": "use letters, digits, _ and -, and begin with a letter or a digit",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "use at most 64 letters, digits, ., _ and -; the first is no mark",

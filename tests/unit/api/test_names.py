@@ -24,7 +24,7 @@ STORED = {
     "AgentSpec": "is read from versions of agents, too; the bodies that make them have names of their own",
 }
 """Types of parts of bodies, with the reason for which their names may have been written before."""
-VENDORS = {(body, "model") for body in ("AgentCreate", "AgentPatch", "AgentReplace")}
+VENDORS = {(body, "model") for body in ("AgentCreate", "AgentPatch", "AgentReplace", "ProjectAgent")}
 """Names that a vendor gives, and refuses when there is no such thing."""
 
 

@@ -87,6 +87,7 @@ SWEPT: Final = (
     "skills",
     "sent_files",
     "secrets",
+    "project_items",
     "notes",
     "memories",
     "api_keys",

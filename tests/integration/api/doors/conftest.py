@@ -22,7 +22,9 @@ async def _no_rehearsal(_: object) -> None:
 @pytest.fixture(scope="module")
 def shared_api_url(shared: SharedServers) -> str:
     """URL of an API with all doors, which tests of a module share."""
-    settings = shared.settings.model_copy(update={"doors": get_args(DoorName)})
+    # Each door is asked with keys that are not valid, by one address.
+    api = shared.settings.api.model_copy(update={"failed_keys_per_minute": 10_000})
+    settings = shared.settings.model_copy(update={"doors": get_args(DoorName), "api": api})
     with mock.patch("api.app.rehearse_messages", _no_rehearsal):
         return shared.enter(served(settings))[0]
 

@@ -145,7 +145,7 @@ async def test_what_conflicts_with_a_decision_is_refused_whole(api: Api, worker:
         ({"input": first, "conversation": conversation}, "conversation", 422),
         ({"input": first, "model": "opus"}, "model", 422),
         (
-            {"input": [decision(requests[0]), decision({"id": requests[0]["id"][:-1] + "0"})]},
+            {"input": [decision(requests[0]), decision({"id": f"{requests[0]['id']}0"})]},
             "input.1.approval_request_id",
             404,
         ),
