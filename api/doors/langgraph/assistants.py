@@ -5,20 +5,21 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Response
 from pydantic import Field
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentView
 
 from ...json_body import StrictRoute
+from ...params import AgentIdPath
 from ..service import AnyDoor, Door
 from .bodies import MAX_LISTED, Read, has_metadata
 from .conversations import json
 
 router = APIRouter(prefix="/langgraph", route_class=StrictRoute, include_in_schema=False)
 
-AssistantPath = Annotated[str, Path(max_length=80)]
+AssistantPath = AgentIdPath
 _METADATA: Final = {"created_by": "system"}
 """What clients find assistants by that a server made itself."""
 

@@ -15,6 +15,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import RunView, ThreadView
 from nova_workers.contracts.waits import describe_waits
 
+from ...params import known_form
 from ..items import Item
 from ..service import Door
 from .messages import AGENT, interrupts_of, messages_of
@@ -85,7 +86,7 @@ async def thread_of(door: Door, thread_id: str) -> ThreadView:
         Gone: It was deleted.
     """
     if thread_id.startswith("thr_"):
-        return await door.thread(thread_id)
+        return await door.thread(known_form("thread")(thread_id))
     found = await door.labelled_thread(f"{_PREFIX}{thread_id}") if _OWN_ID.fullmatch(thread_id) else None
     if found is None:
         raise missing("thread", thread_id[:128])

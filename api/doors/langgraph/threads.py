@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from nova_workers.base.errors import Conflict, missing
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import Metadata, ThreadView
 
 from ...json_body import StrictRoute
+from ...params import known_form
 from ..service import AnyDoor, Door
 from .bodies import MAX_LISTED, Read, has_metadata, refuse_given
 from .conversations import (
@@ -29,7 +30,7 @@ from .conversations import (
 router = APIRouter(prefix="/langgraph", route_class=StrictRoute, include_in_schema=False)
 
 ThreadPath = Annotated[str, Path(max_length=128)]
-CheckpointPath = Annotated[str, Path(max_length=128)]
+CheckpointPath = Annotated[str, Path(), AfterValidator(known_form("checkpoint"))]
 LimitQuery = Annotated[int, Query(ge=1, le=MAX_LISTED)]
 
 _DEFAULT_AGENT: Final = "nova"

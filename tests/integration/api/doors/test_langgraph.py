@@ -115,6 +115,12 @@ async def test_a_thread_shows_what_was_said_and_its_states_before(
     assert texts((await sdk.threads.get(copied.json()["thread_id"]))["values"]) == whole
 
 
+async def test_an_id_that_cannot_be_stored_is_unknown(api: Api, sdk: LangGraphClient) -> None:
+    thread = await sdk.threads.create()
+    for path in ("assistants/a%00b", "threads/thr_%00", "threads/a%00b", f"threads/{thread['thread_id']}/state/a%00b"):
+        assert (await api.http.get(f"/langgraph/{path}")).status_code == 404, path
+
+
 async def test_what_the_fleet_has_not_is_a_501_that_says_what_to_do(api: Api, sdk: LangGraphClient) -> None:
     thread_id = (await sdk.threads.create())["thread_id"]
     refused = [
