@@ -29,7 +29,7 @@ AGENTS: Final = "agents"
 SKILLS: Final = "skills"
 TRIGGERS: Final = "triggers.yaml"
 
-_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*(\r?\n)(.*?)^---[ \t]*(?:\1|\Z)", re.DOTALL | re.MULTILINE)
 _NAME: TypeAdapter[str] = TypeAdapter(ProjectName)
 _FROM_FILE: Final = {"id": "its file is named after it", "key": "it is the key above"}
 
@@ -167,12 +167,14 @@ def _read_agent(project: ProjectFiles, path: Path) -> None:
                 f"{file}:1: it begins with front matter: a line of three dashes, the agent's fields in YAML, and "
                 "another line of three dashes. What follows is its instructions."
             )
-        marked = read_yaml(front[1], file=file, first_line=2)
+        line_end, fields = front.groups()
+        marked = read_yaml(fields, file=file, first_line=2)
         values = _mapping(marked, file)
         if "instructions" in values:
             line = marked.line_of(("instructions",))
             raise InvalidInput(f"{file}:{line}: instructions: they are the text below the front matter.")
-        values |= {"instructions": text[front.end() :].strip()}
+        # White space that they begin or end with is theirs, so that a file holds what the fleet has.
+        values |= {"instructions": text[front.end() :].removeprefix(line_end).removesuffix(line_end)}
     else:
         marked = read_yaml(text, file=file)
         values = _mapping(marked, file)

@@ -38,6 +38,10 @@ class _Loader(yaml.SafeLoader):
     """Knows the words of JSON only: a time is a text, and so are ``yes`` and ``on``."""
 
 
+class JsonDumper(yaml.SafeDumper):
+    """Writes what `read_yaml` reads as the same value: it quotes texts that either kind of YAML takes for others."""
+
+
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _form, _first in (
     ("null", r"~|null|Null|NULL|", "~nN\0"),
@@ -45,7 +49,10 @@ for _tag, _form, _first in (
     ("int", r"[-+]?[0-9]+", "-+0123456789"),
     ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_form})$"), [*_first.strip("\0"), ""])
+    for _each in (_Loader, JsonDumper):
+        _each.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_form})$"), [*_first.strip("\0"), ""]
+        )
 
 
 def read_yaml(text: str, *, file: str, first_line: int = 1) -> MarkedYaml:
