@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from nova_workers.base.errors import (
     Conflict,
@@ -41,7 +41,7 @@ from nova_workers.base.validation import problem_of
 from nova_workers.contracts.bodies import Problem
 from nova_workers.ledger.write_record import current_record
 
-from .openapi import PROBLEM_MEDIA_TYPE, methods_of
+from .openapi import PROBLEM_MEDIA_TYPE
 
 _log = structlog.get_logger(__name__)
 
@@ -332,10 +332,16 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         detail = f"There is no endpoint {request.url.path!r}. GET /docs lists all of them."
     headers = dict(refused.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The router names only the first route that it met on this path.
-        headers = {"allow": ", ".join(sorted(methods_of(request.app.openapi(), request.url.path)))}
+        headers = {"allow": ", ".join(sorted(_methods_of(request.app.routes, request.url.path)))}
         detail = f"{request.url.path!r} does not take {request.method}; it takes {headers['allow']}."
     return _respond(_problem(status, code=code, detail=detail, instance=request.url.path, context=context), headers)
+
+
+def _methods_of(routes: Iterable[BaseRoute], path: str) -> set[str]:
+    """Return the methods of a path: the router names those of the first route only. A fixed path goes before an id."""
+    fitting = [route for route in routes if isinstance(route, Route) and route.path_regex.match(path)]
+    fixed = [route for route in fitting if route.path == path]
+    return {method for route in fixed or fitting for method in route.methods or ()}
 
 
 def _body_type(request: Request) -> object:

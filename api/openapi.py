@@ -10,7 +10,6 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
-from starlette.routing import compile_path
 
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import event_adapter
@@ -98,13 +97,6 @@ def install_openapi(app: FastAPI) -> None:
         return make()
 
     app.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way to extend the document
-
-
-def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
-    """Return the methods of a path, according to the document. A fixed path takes precedence over one with an id."""
-    paths: Mapping[str, Mapping[str, Any]] = document["paths"]
-    fitting = [path] if path in paths else [each for each in paths if compile_path(each)[0].match(path)]
-    return {method.upper() for each in fitting for method in paths[each]}
 
 
 def _reference(schema: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """``/docs``: the interactive reference. It loads everything from this server, and its policy allows nothing else."""
 
+import asyncio
 from typing import Final
 
 import orjson
@@ -65,8 +66,13 @@ async def document(request: Request) -> Response:
     """Return the OpenAPI document, encoded once: it is half a megabyte, and needs no key."""
     app: FastAPI = request.app
     if not hasattr(app.state, "openapi_json"):
-        app.state.openapi_json = orjson.dumps(app.openapi())
-    return Response(app.state.openapi_json, media_type="application/json")
+        # Seconds of computing: in a thread, so that other requests go on, and once for all that ask meanwhile.
+        app.state.openapi_json = asyncio.create_task(asyncio.to_thread(_encoded_document, app))
+    return Response(await asyncio.shield(app.state.openapi_json), media_type="application/json")
+
+
+def _encoded_document(app: FastAPI) -> bytes:
+    return orjson.dumps(app.openapi())
 
 
 routes: tuple[BaseRoute, ...] = (
