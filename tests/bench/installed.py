@@ -176,7 +176,7 @@ def show_log(process: FleetProcess, kind: type[BaseException] | None, *_: object
 
 async def until_it_serves(url: str) -> None:
     """Wait until a GET succeeds."""
-    async with httpx2.AsyncClient(trust_env=False) as client, asyncio.timeout(_DEADLINE_S):
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as client, asyncio.timeout(_DEADLINE_S):
         while True:
             try:
                 if (await client.get(url)).is_success:

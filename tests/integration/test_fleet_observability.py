@@ -190,7 +190,7 @@ async def _check_trace(collector: Collector, run_id: str, database: Database) ->
 
 
 async def _check_metrics(fleet: Fleet, metrics_port: int) -> None:
-    async with httpx2.AsyncClient(trust_env=False) as client:
+    async with httpx2.AsyncClient(trust_env=False, timeout=60) as client:
         worker = (await client.get(f"http://127.0.0.1:{metrics_port}/metrics")).text
         api = (await client.get(f"{fleet.api_url}/metrics")).text
     assert 'nova_runs_finished_total{queue="interactive",status="succeeded"} 2.0' in worker
@@ -222,7 +222,7 @@ async def _check_flower(flower: httpx2.AsyncClient, run_id: str, thread_id: str)
 async def _check_flower_wall(flower: httpx2.AsyncClient) -> None:
     assert (await flower.get("/metrics")).status_code == 200
     assert (await flower.get("/metrics", headers={"host": "rebound.example"})).status_code == 421
-    async with httpx2.AsyncClient(base_url=flower.base_url, trust_env=False) as stranger:
+    async with httpx2.AsyncClient(base_url=flower.base_url, trust_env=False, timeout=60) as stranger:
         for path in ("/metrics", "/", "/api/workers", "/nothing"):
             refused = await stranger.get(path)
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Basic realm="flower"')

@@ -63,7 +63,8 @@ async def test_a_missing_program_is_an_error_and_leaves_no_pipe_open() -> None:
 async def test_the_whole_group_ends_with_its_leader(end: str) -> None:
     read_end, write_end = os.pipe()
     command = ["/bin/sh", "-c", f"sleep 60 & sleep 60 & {end}"]
-    result = await run_child(command, Bounds(0.5, 100), env={"PATH": os.defpath}, passed=(write_end,))
+    bounds = Bounds(0.5 if end else 20, 100)
+    result = await run_child(command, bounds, env={"PATH": os.defpath}, passed=(write_end,))
     assert result.exit_code == (None if end else 0)
     os.close(write_end)
     async with asyncio.timeout(60):

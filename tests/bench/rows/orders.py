@@ -71,7 +71,7 @@ async def _prepare(stage: Stage) -> str:
         "presentation": {"modes": ["single_best"], "default": "single_best"},
     }
     headers = {"Authorization": f"Bearer {stage.fleet.api_key}"}
-    async with httpx2.AsyncClient(base_url=stage.fleet.api_url, headers=headers) as client:
+    async with httpx2.AsyncClient(base_url=stage.fleet.api_url, headers=headers, timeout=60) as client:
         stored = await client.put(f"/v1/work-order-policies/{_POLICY}", json={"document": document})
     assert stored.status_code == 200, stored.text
     made = await stage.client.post("/v1/work-order-secrets", {})

@@ -211,7 +211,7 @@ class ChaosFleet:
 
     async def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Send a request to an API past all links, until it is answered with success."""
-        async with asyncio.timeout(_START_S), httpx2.AsyncClient() as http:
+        async with asyncio.timeout(_START_S), httpx2.AsyncClient(timeout=60) as http:
             while True:
                 port = next(iter(self._api_ports.values()))
                 headers = {"Authorization": f"Bearer {self.api_key}"}

@@ -98,7 +98,7 @@ async def test_a_fleet_that_is_down_is_a_page_that_tries_again(
     settings: Settings, console: Console, browser: httpx2.AsyncClient
 ) -> None:
     app = build_console(settings, api_url="http://127.0.0.1:1")
-    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as lost:
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as lost:
         lost.cookies.update(browser.cookies)
         answer = await lost.get("/runs")
         assert answer.status_code == 503

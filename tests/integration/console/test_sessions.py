@@ -53,7 +53,7 @@ async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_hides_the_key
 async def test_behind_https_the_cookie_is_sent_over_tls_only(settings: Settings, api: Api) -> None:
     public = settings.console.model_copy(update={"public_url": "https://nova.example.org"})
     app = build_console(settings.model_copy(update={"console": public}), api_url=api.url)
-    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as browser:
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as browser:
         own = {"Origin": "https://nova.example.org"}
         answer = await browser.post("/login", data={"key": api.tenant.key}, headers=own)
         assert "secure" in answer.headers["set-cookie"].lower()
@@ -89,7 +89,7 @@ async def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out_at_any_co
     async with console.signed_in(console.api.tenant.key) as another_session:
         async with (
             serving(build_console(settings, api_url=console.api.url), patient=True) as url,
-            httpx2.AsyncClient(base_url=url, cookies=copied) as thief,
+            httpx2.AsyncClient(base_url=url, cookies=copied, timeout=60) as thief,
         ):
             assert (await thief.get("/runs")).status_code == 200
             await browser.post("/logout")
@@ -178,7 +178,7 @@ async def test_a_sign_in_with_too_many_bytes_is_not_read(console: Console, decla
 async def test_a_login_link_is_kept_while_the_api_is_down(console: Console, settings: Settings) -> None:
     token = console.state.links.make()
     app = build_console(settings, api_url="http://127.0.0.1:1", login_key=console.api.tenant.key)
-    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as lost:
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as lost:
         assert (await lost.get("/login", params={"token": token})).status_code == 503
     async with console.browser() as browser:
         assert (await browser.get("/login", params={"token": token})).status_code == 303
@@ -205,7 +205,7 @@ async def test_another_process_of_the_same_home_accepts_the_cookie_and_no_used_l
     token = console.state.links.make()
     assert console.state.links.use(token)
     app = build_console(settings, api_url=console.api.url, login_key=console.api.tenant.key)
-    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as other:
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False, timeout=60) as other:
         assert (await other.get("/login", params={"token": token})).status_code == 403
         other.cookies.update(browser.cookies)
         assert (await other.get("/runs")).status_code == 200

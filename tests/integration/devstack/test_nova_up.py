@@ -162,7 +162,7 @@ def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_proce
         assert login.startswith(f"{state.console_url}/login?token=")
         assert "token=" not in log.read_text()
         assert "(a one-time login: `nova console --login` on a terminal)" in log.read_text()
-        with httpx2.Client() as browser:
+        with httpx2.Client(timeout=60) as browser:
             assert browser.get(login).headers["location"] == "/"
             assert browser.get(state.console_url).status_code == 200
 

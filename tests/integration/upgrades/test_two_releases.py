@@ -22,6 +22,7 @@ from nova_workers.contracts.agents import ApprovalRule, Permissions
 from nova_workers.contracts.events import StreamEnd, Token
 from nova_workers.contracts.http.tenants import TenantCreate
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, StatelessRunCreate
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION, unpack
 from tests.support.processes.fleet import ALL_QUEUES, ROOT, FleetProcess, free_port
@@ -75,6 +76,7 @@ class _Fleet:
     previous: _Release
     this: _Release
     key: str
+    database_url: str
     processes: list[FleetProcess]
 
     @asynccontextmanager
@@ -121,7 +123,7 @@ async def fleet(empty_url: str, redis_url: str, tmp_path: Path) -> AsyncGenerato
     key = await asyncio.to_thread(previous.python, _PREPARE)
     assert await migrate.current(empty_url) == REVISION
     await migrate.upgrade(empty_url)
-    fleet = _Fleet(previous, this, key, [])
+    fleet = _Fleet(previous, this, key, empty_url, [])
     try:
         yield fleet
     finally:
@@ -175,17 +177,17 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
         async with NovaClient(previous_api.base_url, tenant.key.key) as of_tenant:
             for client in (previous_api, of_tenant):
                 assert "nova" in {agent.id for agent in (await client.agents.list()).items}
-        long = await this_api.runs.create(StatelessRunCreate(message=_script(40)))
-        following = asyncio.gather(*(_follow(client, long.id) for client in (this_api, previous_api)))
-        await until(lambda: _has_begun(this_api, long.id), timeout_s=_START_S)
         await fleet.worker(fleet.this, "this-worker", previous_api)
+        # Both are there: no run has to last until a worker has started.
+        long_id = await _begun_by(previous_worker, fleet.database_url, this_api)
+        following = asyncio.gather(*(_follow(client, long_id) for client in (this_api, previous_api)))
         # As a rolling deploy does: the run goes on in the new worker, after its last step.
         previous_worker.terminate()
         assert await previous_worker.ended() == 0
         for _, attempts in await following:
             assert attempts[0] == 1
             assert attempts[-1] >= 2
-        ended = await this_api.runs.get(long.id)
+        ended = await this_api.runs.get(long_id)
         assert ended.status == "succeeded"
         # The old API before the new worker.
         await _complete(previous_api, this_api)
@@ -198,5 +200,20 @@ async def _save_agents(client: NovaClient) -> None:
     await client.agents.patch("nova", AgentPatch(description="Saved again."))
 
 
-async def _has_begun(client: NovaClient, run_id: str) -> bool:
-    return (await client.runs.get(run_id)).status == "running"
+async def _begun_by(worker: FleetProcess, database_url: str, client: NovaClient) -> str:
+    """Return a run that a worker has begun. Other workers may take the first ones that are made for it."""
+    [worker_id] = [each.id for each in (await client.fleet.view()).workers or () if each.pid == worker.pid]
+    database = PostgresDatabase(database_url, pool_size=1)
+    try:
+        for _ in range(20):
+            run = await client.runs.create(StatelessRunCreate(message=_script(60)))
+
+            async def holder(run_id: str = run.id) -> str | None:
+                return await database.fetchval("SELECT worker_id FROM runs WHERE id = :run_id", run_id=run_id)
+
+            await until(holder, "a worker to begin a run", timeout_s=_START_S)
+            if await holder() == worker_id:
+                return run.id
+    finally:
+        await database.close()
+    raise AssertionError("The other worker took each of 20 runs.")

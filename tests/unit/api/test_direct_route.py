@@ -95,7 +95,7 @@ async def test_both_kinds_of_route_give_the_same_answer(path: str, headers: dict
     answers: list[tuple[int, list[tuple[str, str]], str]] = []
     for route_class in (StrictRoute, DirectRoute):
         transport = httpx2.ASGITransport(app=_app(route_class))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as client:
             method = "GET" if body is None else "POST"
             answer = await client.request(method, path, headers=headers, content=body)
             answers.append((answer.status_code, sorted(answer.headers.items()), answer.text))
@@ -105,7 +105,7 @@ async def test_both_kinds_of_route_give_the_same_answer(path: str, headers: dict
 async def test_a_method_that_a_route_does_not_have_is_refused_alike() -> None:
     for route_class in (StrictRoute, DirectRoute):
         transport = httpx2.ASGITransport(app=_app(route_class))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as client:
             assert (await client.put("/runs/run_1/wait")).status_code == 405
 
 

@@ -36,7 +36,7 @@ async def client() -> AsyncGenerator[openai.AsyncOpenAI]:
     install_error_handlers(app)
     app.include_router(router)
     app.dependency_overrides[get_args(SendingDoor)[1].dependency] = Embedding
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), timeout=60) as http:
         yield openai.AsyncOpenAI(base_url="http://nova/openai/v1", api_key="nova_x", http_client=http, max_retries=0)
 
 

@@ -19,7 +19,7 @@ async def test_a_request_that_redis_fails_is_answered_as_unavailable():
     async def thing() -> None:
         raise RedisConnectionError("reset by peer")
 
-    async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://test", timeout=60) as client:
         answer = await client.post("/thing")
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
@@ -40,7 +40,7 @@ async def test_a_request_that_redis_fails_after_a_commit_may_have_been_carried_o
         note_sent(["UPDATE things SET x = 1"])
         raise ResponseError("READONLY You can't write against a read only replica at 10.0.0.7:6379.")
 
-    async with AsyncClient(transport=ASGITransport(app), base_url="http://test") as client:
+    async with AsyncClient(transport=ASGITransport(app), base_url="http://test", timeout=60) as client:
         answer = await client.post("/v1/things/17/change")
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (503, "outcome_unknown")

@@ -67,7 +67,7 @@ async def browser(api: Api, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]
     own = ConsoleSettings(trusted_proxies=("127.0.0.1",), failed_sign_ins_per_minute=_PER_MINUTE)
     async with serving(api.app) as api_url:
         console = build_console(Settings(home=tmp_path, console=own), api_url=api_url)
-        async with serving(console) as url, httpx2.AsyncClient(base_url=url) as browser:
+        async with serving(console) as url, httpx2.AsyncClient(base_url=url, timeout=60) as browser:
             browser.headers["sec-fetch-site"] = "same-origin"
             yield browser
 

@@ -66,7 +66,7 @@ def api() -> _Api:
 @pytest.fixture
 async def client(api: _Api) -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(app=api.asgi, raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as client:
         yield client
 
 

@@ -98,7 +98,9 @@ async def test_a_request_for_another_host_is_refused_in_the_form_of_the_protocol
 async def test_without_a_database_every_request_gets_503_and_when_to_come_back(
     api: Api, door: DoorClient, url_without_database: str
 ) -> None:
-    async with httpx2.AsyncClient(base_url=url_without_database, headers=api.http.headers, verify=False) as client:
+    async with httpx2.AsyncClient(
+        base_url=url_without_database, headers=api.http.headers, verify=False, timeout=60
+    ) as client:
         for request in door.requests(NO_RUN):
             answer = await request.send(client)
             refused = door.refusal_of(answer)

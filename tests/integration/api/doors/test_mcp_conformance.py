@@ -163,7 +163,7 @@ async def test_a_scenario_of_the_suite_passes(
 ) -> None:
     assert _SUITE is not None
     url = shared.enter(_served(shared, tenant))
-    async with httpx2.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
         playing = asyncio.create_task(play_fixtures(http, worker))
         try:
             checks = await run_scenario(_SUITE, url, scenario, version, tmp_path)

@@ -51,7 +51,7 @@ async def test_the_settings_of_each_client_reach_the_server(api: Api) -> None:
     for server in of_http:
         url, key = (_filled_in(text, api) for text in (server["url"], server["headers"]["Authorization"]))
         assert url == f"{api.url}/mcp"
-        async with httpx2.AsyncClient(base_url=api.url, headers={"Authorization": key}) as http:
+        async with httpx2.AsyncClient(base_url=api.url, headers={"Authorization": key}, timeout=60) as http:
             assert (await McpRequests(http).call("tools/list")).result["tools"]
 
 

@@ -42,7 +42,7 @@ async def test_a_task_is_a_run_that_every_process_answers_for(
     assert task["ttlMs"] is None
     await turn.finish("Hello!")
     other = shared.enter(served(shared.settings.model_copy(update={"doors": ("mcp",)})))[0]
-    async with httpx2.AsyncClient(base_url=other, headers=api.http.headers) as http:
+    async with httpx2.AsyncClient(base_url=other, headers=api.http.headers, timeout=60) as http:
         done = await McpRequests(http, BOTH).task(run_id)
     assert done["status"] == "completed"
     assert done["result"]["content"] == [{"type": "text", "text": "Hello!"}]

@@ -21,7 +21,7 @@ async def test_any_key_learns_which_doors_are_open(api: Api) -> None:
 
 async def test_the_public_address_is_named_and_served(settings: Settings, api: Api) -> None:
     public = settings.api.model_copy(update={"public_url": "https://nova.example.org"})
-    async with served(settings.model_copy(update={"api": public})) as (url, _), httpx2.AsyncClient() as http:
+    async with served(settings.model_copy(update={"api": public})) as (url, _), httpx2.AsyncClient(timeout=60) as http:
         refused = await http.get(f"{url}/healthz", headers={"Host": "other.example.org"})
         answered = await http.get(f"{url}/healthz", headers={"Host": "nova.example.org"})
         assert (refused.status_code, answered.status_code) == (421, 200)

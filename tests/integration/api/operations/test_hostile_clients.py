@@ -281,7 +281,7 @@ async def test_only_configured_proxies_name_the_address_of_a_client(api: Api) ->
     transport = httpx2.AsyncHTTPTransport(
         local_address=next(_hosts), limits=httpx2.Limits(max_connections=4), verify=False
     )
-    async with httpx2.AsyncClient(transport=transport, base_url=api.url) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url=api.url, timeout=60) as client:
         calls = [client.get("/healthz", headers={"x-forwarded-for": next(_addresses)}) for _ in range(150)]
         answers = await asyncio.gather(*calls)
     assert 429 in {answer.status_code for answer in answers}

@@ -194,7 +194,7 @@ async def probe(settings: Settings, api: Api) -> AsyncIterator[httpx2.AsyncClien
 
     async with serving(app, patient=True) as url:
         headers = {"Authorization": f"Bearer {api.tenant.key}", "Content-Type": "application/json"}
-        async with httpx2.AsyncClient(base_url=url, headers=headers, verify=False) as client:
+        async with httpx2.AsyncClient(base_url=url, headers=headers, verify=False, timeout=60) as client:
             yield client
         app.state.nova.watch.close()
 

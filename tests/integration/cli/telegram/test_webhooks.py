@@ -66,7 +66,7 @@ async def test_a_webhook_whose_channel_is_closed_refuses_at_once_what_it_has_not
         intake = Intake(api, "bot", AllowList(["7"]), MediaReader(api, AudioSettings()), pressed)
         journal = Journal(nova, "channel:test")
         channel = TelegramChannel("telegram", api, journal, intake=intake, source=webhook, pressed=pressed)
-        async with TestServer(Webhook.application({"/b": webhook})) as server, httpx2.AsyncClient() as client:
+        async with TestServer(Webhook.application({"/b": webhook})) as server, httpx2.AsyncClient(timeout=60) as client:
 
             async def send(text: str) -> int:
                 telegram.says(text)

@@ -44,7 +44,7 @@ async def test_a_worker_drops_and_counts_what_is_no_doorbell_and_no_inspection(
 
     async def dropped(source: str) -> int:
         assert not worker.has_ended, worker.tail()
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             lines = (await http.get(f"http://127.0.0.1:{port}/metrics")).text.splitlines()
         counts = [line for line in lines if line.startswith("nova_foreign_messages_total{") and f'"{source}"' in line]
         return int(sum(float(line.rsplit(" ", 1)[1]) for line in counts))
