@@ -122,14 +122,14 @@ class StdioServer(_Server):
 
 
 @authored(
-    type=STEERS,
     url=SECRET_REFERENCES,
     headers=SECRET_REFERENCES,
 )
-class HttpServer(_Server):
-    """A server behind a streamable-HTTP URL."""
+class HttpAddress(TrueNumbers):
+    """Where requests of a run go to: a URL, with credentials by reference."""
 
-    type: Literal["http"]
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
     url: Annotated[_Line, StringConstraints(pattern=r"^https?://")]
     """Where it is. ``${secret:NAME}`` stands for a secret in the path and query, never in the host."""
     headers: Annotated[dict[_HeaderName, _HeaderValue], Field(max_length=50)] = Field(default_factory=dict[str, str])
@@ -169,13 +169,30 @@ class HttpServer(_Server):
                 field=f"{field}.url",
             )
 
-    def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
-        """Return the server with the values of its secrets."""
+    def filled(self, values: dict[str, str]) -> tuple[str, dict[str, str]]:
+        """Return the URL and the headers with the values of their secrets.
+
+        Raises:
+            InvalidInput: No header takes the value of a secret; names the secret.
+        """
         for name in _references(self.headers.values()):
             if _UNSENDABLE.search(values[name]):
                 raise InvalidInput(f"The secret {name!r} has characters that no HTTP header takes.")
         url = _filled(self.url, {name: quote(value, safe="") for name, value in values.items()})
-        headers = {name: _filled(value, values) for name, value in self.headers.items()}
+        return url, {name: _filled(value, values) for name, value in self.headers.items()}
+
+
+@authored(
+    type=STEERS,
+)
+class HttpServer(HttpAddress, _Server):
+    """A server behind a streamable-HTTP URL."""
+
+    type: Literal["http"]
+
+    def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
+        """Return the server with the values of its secrets."""
+        url, headers = self.filled(values)
         return HttpMcpServer(url, headers, self.tools, self.timeout_s, scope, qualified=True)
 
 

@@ -140,6 +140,10 @@ _SERVERS: dict[str, Json] = {
     "url": {**_HTTP, "url": "https://tools.example.com/${secret:KEY}"},
     "headers": {**_HTTP, "headers": {"X-Key": "Bearer ${secret:KEY}"}},
 }
+_REMOTE_AGENTS: dict[str, Json] = {
+    "url": {"url": "https://x.example/${secret:KEY}"},
+    "headers": {"url": "https://x.example/card", "headers": {"Authorization": "${secret:KEY}"}},
+}
 _AGENTS: dict[str, Json] = {
     "trust": {"trust": "unrestricted"},
     "directories": {"directories": ["/srv"]},
@@ -147,6 +151,10 @@ _AGENTS: dict[str, Json] = {
     **{
         f"capabilities.mcp.config.servers.*.{field}": {"capabilities": {"mcp": {"config": {"servers": {"x": server}}}}}
         for field, server in _SERVERS.items()
+    },
+    **{
+        f"capabilities.a2a.config.agents.*.{field}": {"capabilities": {"a2a": {"config": {"agents": {"x": agent}}}}}
+        for field, agent in _REMOTE_AGENTS.items()
     },
 }
 _EXPERT: Json = {"system_prompt": "Fix it."}

@@ -56,6 +56,8 @@ _WRITE_NOTHING = {"ask_agent", "ask_user", "wait_until", "wait_for_orchestration
 """The statement that suspends the run writes for them."""
 _EFFECTS_ELSEWHERE = {"audio_speak", "run_bash"}
 """Their effects are files and programs."""
+_ASK_ELSEWHERE = {"ask_remote_agent"}
+"""Their effects are at other servers, which take a repeated request once."""
 _NOT_REPEATABLE = {"secret_update"}
 """The journal has no secrets to repeat it with."""
 
@@ -277,7 +279,7 @@ async def hand(database: Database, redis: Redis, settings: Settings) -> AsyncIte
 
 async def test_each_tool_that_writes_is_tested_here_and_may_be_run_again(hand: _Hand):
     own, of_trees = hand.writing_tools(of_trees=False), hand.writing_tools(of_trees=True)
-    assert own - _WRITE_NOTHING - _EFFECTS_ELSEWHERE == set(_ARGUMENTS)
+    assert own - _WRITE_NOTHING - _EFFECTS_ELSEWHERE - _ASK_ELSEWHERE == set(_ARGUMENTS)
     assert of_trees - _WRITE_NOTHING - _EFFECTS_ELSEWHERE == set(_OF_AGENTS_OF_TREES)
     effects = [each for tools in hand.registry.tool_effects().values() for each in (tools or {}).items()]
     # Those of a tree are decided by the orchestration itself.

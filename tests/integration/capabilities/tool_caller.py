@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcp import Client
-from mcp.types import TextContent
+from mcp.types import RequestParamsMeta, TextContent
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.engine import InProcessMcpServer
+from nova_workers.contracts.engine import CALL_ID, InProcessMcpServer
 from nova_workers.contracts.native import native_tools
 from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
 from nova_workers.ledger.database import Database
@@ -67,12 +67,14 @@ class ToolCaller:
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return a tool's result; an error after an exclamation mark."""
+        call_id = self._context.call_id
+        meta: RequestParamsMeta | None = None if call_id is None else {CALL_ID: call_id}
         for server in (await self.servers()).values():
             assert isinstance(server, InProcessMcpServer)
             async with Client(server.built()) as client:
                 if tool not in {listed.name for listed in (await client.list_tools()).tools}:
                     continue
-                result = await client.call_tool(tool, given)
+                result = await client.call_tool(tool, given, meta=meta)
                 (content,) = result.content
                 assert isinstance(content, TextContent)
                 return f"!{content.text}" if result.is_error else content.text

@@ -1,11 +1,14 @@
 """A web server on loopback that sends exactly the given bytes, for tests of requests to untrusted hosts."""
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 Page = bytes | Callable[[], bytes]
+
+_LENGTH = re.compile(r"(?i)\r\ncontent-length: *(\d+)\r\n")
 
 
 class WebServer:
@@ -16,6 +19,8 @@ class WebServer:
         self.pages: dict[str, Page] = {}
         self.heads: list[str] = []
         """The heads of all requests."""
+        self.bodies: list[bytes] = []
+        """Their bodies, of the length that they declare."""
         self.left = asyncio.Event()
         """Set when a client closed the connection on a page that never ends, or before it had one."""
 
@@ -28,6 +33,8 @@ class WebServer:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             self.heads.append(head)
+            length = _LENGTH.search(head)
+            self.bodies.append(await reader.readexactly(int(length[1])) if length else b"")
             page = self.pages.get(head.split(" ")[1], reply(b"no", status="404 Not Found"))
             page = page if isinstance(page, bytes) else page()
             keep_open = page.endswith(b"<stall>")

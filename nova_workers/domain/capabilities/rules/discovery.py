@@ -19,6 +19,7 @@ MODULES: Final = (
     "agents.tools.asking",
     "agents.tools.managing",
     "agents.tools.own",
+    "agents.tools.remote",
     "capabilities.tools.audio",
     "capabilities.tools.browser",
     "capabilities.tools.client",

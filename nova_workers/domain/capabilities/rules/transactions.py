@@ -11,8 +11,8 @@ nothing of a call or all of it and its result.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
@@ -242,6 +242,20 @@ class _PartConnection:
 
 
 _open_call: ContextVar[CallTransaction | None] = ContextVar("open_call", default=None)
+
+
+@contextmanager
+def committed_at_once() -> Generator[None]:
+    """Let what is written in the block commit by itself, whatever becomes of the call.
+
+    For what a call that has effects elsewhere leaves for its repetition, and for a call that waits after it has
+    written: its transaction would be open meanwhile. It is not under the fence, so it must not matter who wrote it.
+    """
+    token = _open_call.set(None)
+    try:
+        yield
+    finally:
+        _open_call.reset(token)
 
 
 def _current() -> CallTransaction | None:
