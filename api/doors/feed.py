@@ -178,9 +178,9 @@ class ItemFeed:
         behind = [item for item in items_of(turn) if is_behind(item, turn, after)]
         self._done = {_key(item) for item in behind}
         self._step = self._torn_step = 1 + max((item.step for item in behind), default=-1)
-        # After the event that closes a step nothing of the next one was given.
-        closed = closed_with(self._step - 1, turn)
-        torn: tuple[TextKind, ...] = () if after == closed else ("reasoning", "message")
+        # With the event of a response, or the one that closes its step, nothing of the next step was given.
+        ends = [closed_with(self._step - 1, turn), *(done_with(item, turn) for item in behind)]
+        torn: tuple[TextKind, ...] = () if after in ends else ("reasoning", "message")
         self._torn = {item_id: kind for kind in torn if (item_id := self._id(kind), False) not in self._done}
         self._may_have = frozenset(self._torn)
         return tuple(behind)

@@ -195,6 +195,12 @@ def closed_with(step: int, turn: TurnContents) -> EventCursor | None:
     return max(events, key=EventCursor.key, default=None)
 
 
+def newest_event(turn: TurnContents) -> EventCursor:
+    """Return the event with which all that is committed of a turn was given; the beginning if none is known."""
+    events = [row.event for row in turn.messages if row.event is not None]
+    return max(events, key=EventCursor.key, default=EventCursor())
+
+
 def _said(turn: TurnContents, owner: str, message: StoredMessage) -> MessageItem:
     source = message.run_id or turn.run_id
     item_id = f"msg_{_suffix(owner)}_in{message.seq}" if source is None else input_id(source)

@@ -62,7 +62,7 @@ from ..state import ApiState, state_of
 from ..streaming.following import Ending, Follower, Target
 from ..streaming.stream_permits import StreamPermit
 from ..submitting import given_results
-from .items import Item, input_id, input_item, items_of
+from .items import Item, input_id, input_item, items_of, newest_event
 from .streams import DoorStream, Writer
 
 _log = structlog.get_logger(__name__)
@@ -622,6 +622,12 @@ class Door:
         """
         async with self.state.services.database.connection() as connection:
             return await _items_of_run(connection, self.caller.tenant_id, run_id)
+
+    async def newest_event(self, run_id: str) -> EventCursor:
+        """Return the event after which a client that knows the committed items of a run follows the rest of it."""
+        async with self.state.services.database.connection() as connection:
+            turn = await load_run_contents(connection, self.caller.tenant_id, run_id)
+        return EventCursor() if turn is None else newest_event(turn)
 
     async def items_of_runs(self, run_ids: Collection[str]) -> list[tuple[Item, ...]]:
         """Return the committed items of the runs that there are and whose turns have begun, in one read."""

@@ -41,7 +41,12 @@ def answer_id(item: MessageItem | ReasoningItem | ToolCallItem) -> str:
     if isinstance(item, ToolCallItem):
         owner = item.id.removeprefix("call_").removesuffix(f"_{item.call_id}")
         return f"msg_{owner}_{item.step}"
-    return f"msg_{item.id.partition('_')[2]}"
+    return id_of_text(item.id)
+
+
+def id_of_text(item_id: str) -> str:
+    """Return the id of the message that has a text or reasoning of the model."""
+    return f"msg_{item_id.partition('_')[2]}"
 
 
 def human_message(item: MessageItem) -> JsonObject:

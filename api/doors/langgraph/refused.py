@@ -18,7 +18,7 @@ _STORE: Final = (
     "There is no store of namespaces. Agents remember with memories and notes: /v1/memories and /v1/notes read and "
     "write them."
 )
-_RUNS: Final = "Send the message with POST /v1/runs, and wait for the run or follow it there."
+_RUNS: Final = "Send the message with POST /threads/{thread_id}/runs/stream."
 _CRONS: Final = "A cron is a trigger: /v1/triggers makes, lists and deletes them."
 _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ("POST", "/assistants", _AGENTS),
@@ -36,32 +36,21 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
         "/threads/{thread_id}/state",
         "A state cannot be edited: send a message, or fork at a turn with POST /v1/threads/{thread_id}/fork.",
     ),
-    ("GET", "/threads/{thread_id}/stream", "Follow a run with GET /v1/runs/{run_id}/events."),
-    ("POST", "/threads/{thread_id}/stream/events", "Follow a run with GET /v1/runs/{run_id}/events."),
+    ("GET", "/threads/{thread_id}/stream", "Follow a run: GET /threads/{thread_id}/runs/{run_id}/stream."),
+    ("POST", "/threads/{thread_id}/stream/events", "Follow a run: GET /threads/{thread_id}/runs/{run_id}/stream."),
     ("POST", "/threads/{thread_id}/commands", _RUNS),
     ("PUT", "/store/items", _STORE),
     ("GET", "/store/items", _STORE),
     ("DELETE", "/store/items", _STORE),
     ("POST", "/store/items/search", _STORE),
     ("POST", "/store/namespaces", _STORE),
-    ("POST", "/threads/{thread_id}/runs", _RUNS),
-    ("POST", "/threads/{thread_id}/runs/wait", _RUNS),
-    ("POST", "/threads/{thread_id}/runs/stream", _RUNS),
-    ("GET", "/threads/{thread_id}/runs", "GET /v1/threads/{thread_id}/runs lists them."),
-    ("GET", "/threads/{thread_id}/runs/{run_id}", "GET /v1/runs/{run_id} returns it."),
-    ("GET", "/threads/{thread_id}/runs/{run_id}/join", "GET /v1/runs/{run_id}/wait waits for it."),
-    ("GET", "/threads/{thread_id}/runs/{run_id}/stream", "GET /v1/runs/{run_id}/events follows it."),
-    ("POST", "/threads/{thread_id}/runs/{run_id}/cancel", "POST /v1/runs/{run_id}/cancel cancels it."),
-    ("POST", "/runs", _RUNS),
-    ("POST", "/runs/wait", _RUNS),
-    ("POST", "/runs/stream", _RUNS),
     ("POST", "/threads/{thread_id}/runs/crons", _CRONS),
     ("POST", "/runs/crons", _CRONS),
     ("POST", "/runs/crons/search", _CRONS),
     ("POST", "/runs/crons/count", _CRONS),
     ("PATCH", "/runs/crons/{cron_id}", _CRONS),
     ("DELETE", "/runs/crons/{cron_id}", _CRONS),
-    ("POST", "/runs/batch", "POST /v1/runs/batch takes several messages; or send them one by one."),
+    ("POST", "/runs/batch", "Send the messages one by one with POST /runs, or use POST /v1/runs/batch."),
     ("POST", "/runs/cancel", "Cancel each run, or use POST /v1/runs/cancel."),
 )
 

@@ -63,9 +63,10 @@ class Turn:
             self.said.append(self.events.upcoming(0))
         await self.worker.publisher.drain(5)
 
-    async def commit(self, text: str, *calls: ToolCall) -> EventCursor:
+    async def commit(self, text: str, *calls: ToolCall, thinking: str = "") -> EventCursor:
         """Commit a step with its tools' results, then emit its events; return the id of the last one."""
-        content: list[JsonObject] = [text_block(text)] if text else []
+        content: list[JsonObject] = [{"type": "thinking", "thinking": thinking}] if thinking else []
+        content += [text_block(text)] if text else []
         content += [{"type": "tool_use", "id": c.id, "name": c.tool_name, "input": c.params} for c in calls]
         results = tuple({"type": "tool_result", "tool_use_id": c.id, "content": [text_block("done")]} for c in calls)
         messages = [Message("assistant", tuple(content))]

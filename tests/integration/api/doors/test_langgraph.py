@@ -129,7 +129,7 @@ async def test_what_the_fleet_has_not_is_a_501_that_says_what_to_do(api: Api, sd
         sdk.threads.update_state(thread_id, {"messages": []}),
         sdk.threads.search(values={"a": 1}),
         sdk.threads.create(ttl=5),
-        sdk.runs.create(thread_id, "nova", input={}),
+        sdk.runs.create_batch([{"assistant_id": "nova", "input": {}}]),
         sdk.crons.search(),
         sdk.store.put_item(["users"], "ada", {"likes": "blue"}),
     ]
