@@ -383,6 +383,30 @@ asyncio.run(main())
             ),
         ),
     ),
+    Client(
+        key="langgraph",
+        title="LangGraph's SDK",
+        door="langgraph",
+        install="pip install langgraph-sdk",
+        note="An assistant is an agent, and its values are the messages of the conversation. Streams work too.",
+        page="from-langgraph.md#with-langgraph-sdk-as-it-is",
+        lines=(
+            Lines(
+                place="In a program",
+                language="python",
+                template="""\
+import os
+
+from langgraph_sdk import get_sync_client
+
+client = get_sync_client(url="@URL@/langgraph", api_key=os.environ["NOVA_API_KEY"])
+said = {"messages": [{"role": "user", "content": "What is a fence?"}]}
+values = client.runs.wait(None, "@AGENT@", input=said)
+print(values["messages"][-1]["content"])
+""",
+            ),
+        ),
+    ),
 )
 """Every client, in the order of the page."""
 

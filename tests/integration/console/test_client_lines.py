@@ -230,6 +230,7 @@ _RUN: Final[Mapping[str, Callable[[Place, str], None]]] = {
     "jetbrains": _editor,
     "ag-ui": _ag_ui,
     "a2a": _python,
+    "langgraph": _python,
 }
 
 
