@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, SecretStr
 from pytest_examples import CodeExample, find_examples
 
-from api.app import build_app
 from nova_workers.base.config import Settings, unknown_variables
 from nova_workers.base.errors import EngineErrorKind, NewerValue, NovaError, Rejected, Unavailable
 from nova_workers.base.observability.metrics import Metrics
@@ -28,6 +27,7 @@ from nova_workers.ledger.database import Database
 from tests.requirements import REQUIREMENTS, proves
 from tests.support.data import connect_page
 from tests.support.data.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
+from tests.support.data.idle_api import idle_api
 
 DOCS = ROOT / "docs"
 CLIENT_VARIABLES = {"NOVA_API_URL", "NOVA_API_KEY"}
@@ -60,8 +60,7 @@ def _check_pages(check: Callable[[Path], None]) -> None:
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    unused = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
-    return build_app(Settings.model_validate(unused)).openapi()
+    return idle_api().openapi()
 
 
 # Snippets

@@ -37,6 +37,7 @@ from nova_workers.contracts.orders.definitions import schemas as order_schemas
 from nova_workers.domain.orders.rules.checker import invalid_result
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
+from tests.support.data.idle_api import idle_api
 from tests.support.servers.asgi import loopback_listener
 
 _SETTINGS = hypothesis_settings(
@@ -44,15 +45,10 @@ _SETTINGS = hypothesis_settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
-_NOWHERE = build_app(
-    Settings.model_validate(
-        {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
-    )
-)
 
 
 def test_the_routes_and_the_scopes_that_they_need() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
 
     def scopes(operation: dict[str, Any]) -> list[str]:
         return [scope for need in operation.get("security", ()) for scope in need["HTTPBearer"]]
@@ -250,14 +246,14 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
 
 
 def test_the_document_says_what_each_field_of_an_agents_configuration_is() -> None:
-    schemas = _NOWHERE.openapi()["components"]["schemas"]
+    schemas = idle_api().openapi()["components"]["schemas"]
     models = ["AgentReplace", "Responsibility", "CapabilityGrant", "Permissions", "ApprovalRule", "SubagentSpec"]
     fields = {f"{model}.{name}": field for model in models for name, field in schemas[model]["properties"].items()}
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
 def test_every_error_is_a_problem_document() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
     for path, item in document["paths"].items():
         for method, operation in item.items():
             for status, response in operation["responses"].items():
@@ -271,7 +267,7 @@ def test_every_error_is_a_problem_document() -> None:
 
 
 def test_every_operation_is_described() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
     ids = [operation["operationId"] for item in document["paths"].values() for operation in item.values()]
     assert len(ids) == len(set(ids))
     # Generated clients have methods of these names.
@@ -282,7 +278,7 @@ def test_every_operation_is_described() -> None:
 
 
 def test_every_answer_has_a_schema() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
     without = [
         (operation["operationId"], status)
         for item in document["paths"].values()
@@ -296,7 +292,7 @@ def test_every_answer_has_a_schema() -> None:
 
 
 def test_work_orders_and_their_results_have_the_schemas_of_their_contract() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
     schemas, paths = document["components"]["schemas"], document["paths"]
     submit = paths["/v1/work-orders"]["post"]
     assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/AiWorkOrderV1")
@@ -315,7 +311,7 @@ def test_work_orders_and_their_results_have_the_schemas_of_their_contract() -> N
 
 
 def test_the_events_of_streams_have_schemas() -> None:
-    document = _NOWHERE.openapi()
+    document = idle_api().openapi()
     streamed = {
         operation["operationId"]: content["itemSchema"]["properties"]["data"]["contentSchema"]["$ref"].split("/")[-1]
         for item in document["paths"].values()
@@ -397,7 +393,7 @@ def _read(document: dict[str, Any]) -> BaseSchema:
 @pytest.fixture(scope="module")
 def document() -> BaseSchema:
     """The document of an application that never starts."""
-    return _read(_NOWHERE.openapi())
+    return _read(idle_api().openapi())
 
 
 @pytest.fixture(scope="module")
@@ -406,7 +402,7 @@ def document_without_long_patterns() -> BaseSchema:
 
     For a pattern of up to 200,000 characters the generator computes for seconds, and yields few requests.
     """
-    document = deepcopy(_NOWHERE.openapi())
+    document = deepcopy(idle_api().openapi())
     parts: list[Any] = [document]
     while parts:
         part = parts.pop()
@@ -425,7 +421,7 @@ def _as_it_is(_: Any, value: Any) -> bytes:
 # The event streams have no end while no worker runs; `tests/integration/api/runs/test_events.py` covers them.
 _OPERATIONS = [
     (route.path, method)
-    for route in _NOWHERE.routes
+    for route in idle_api().routes
     if isinstance(route, APIRoute) and route.include_in_schema and not route.path.endswith("/stream")
     for method in sorted(route.methods or ())
 ]

@@ -13,22 +13,20 @@ from typing import Any, Final, get_args
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api.app import build_app
-from nova_workers.base.config import Settings
 from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.http.keys import Scope
 from tests.support.data.documents import ROOT
+from tests.support.data.idle_api import idle_api
 
 PAGE: Final = ROOT / "docs" / "scopes.md"
 _HEAD: Final = "| endpoint | scope | depending on the request | other tenants |\n| --- | --- | --- | --- |\n"
 _SCOPES: Final = frozenset(get_args(Scope))
 _BY_FIELD: Final = "by field"
-_UNUSED: Final = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
 
 
 def scope_table() -> str:
     """Return the rows of all endpoints, in the order of the application's routes."""
-    app = build_app(Settings.model_validate(_UNUSED))
+    app = idle_api()
     operations = app.openapi()["paths"]
     return _HEAD + "".join(_rows(app, operations))
 

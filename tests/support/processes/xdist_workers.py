@@ -45,6 +45,9 @@ class _ModulesOnly:
 def _import_tests() -> None:
     # What fails here fails again in the workers, which report it.
     pytest.main(["--collect-only", "-qq", "-n0", *sys.argv[2:]], plugins=[_ModulesOnly()])
+    if "tests.support.data.idle_api" in sys.modules:
+        # It takes each worker that needs it 3 s.
+        sys.modules["tests.support.data.idle_api"].idle_api().openapi()
 
 
 def _become_worker(connection: socket.socket) -> None:
