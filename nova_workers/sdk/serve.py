@@ -24,7 +24,7 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.user_tools import ListedTool, ToolListing
 from nova_workers.sdk.loading import UserTool, load_tools, place_of_thread
 
-_IMPORT_TIMEOUT_S: Final = 20.0
+_IMPORT_TIMEOUT_S: Final = 60.0
 _EXIT_PROBLEM: Final = 2
 
 

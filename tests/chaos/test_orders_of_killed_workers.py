@@ -166,6 +166,9 @@ async def fleet(env: dict[str, str], model: ModelServer) -> AsyncIterator[Fleet]
         "NOVA_SECRETS__KEYS": orjson.dumps([f"test:{b64encode(os.urandom(32)).decode()}"]).decode(),
         # Held transactions keep their slots and connections.
         "NOVA_DATABASE_POOL": "40",
+        # No run of the first worker is to be lost before the worker is killed, however busy the machine is.
+        "NOVA_RUNS__LEASE_TTL_S": "15",
+        "NOVA_RUNS__LEASE_RENEW_S": "3",
     }
     async with Fleet({**env, **more}, workers=0, concurrency=30) as fleet:
         yield fleet
@@ -246,7 +249,7 @@ async def test_orders_of_a_worker_that_is_killed_at_any_write_get_one_result_and
         await _kill_at_every_moment(fleet, model, held)
         await fleet.start_beat()
         await fleet.start_worker()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             results = {moment: await client.submit(order) for moment, order in orders.items()}
     for moment, result in results.items():
         assert result.trace_id == traces[moment]

@@ -69,7 +69,7 @@ class Console:
     def browser(self) -> httpx2.AsyncClient:
         """Return a browser without a session; its forms come from the console's own pages."""
         return httpx2.AsyncClient(
-            base_url=self.url, headers={"Sec-Fetch-Site": "same-origin"}, timeout=20, verify=False
+            base_url=self.url, headers={"Sec-Fetch-Site": "same-origin"}, timeout=60, verify=False
         )
 
     @asynccontextmanager

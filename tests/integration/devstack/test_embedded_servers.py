@@ -152,7 +152,7 @@ for spec in specs:
 print(*(child.pid for child in children), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, timeout=180, check=False)
     pids = [int(pid) for pid in done.stdout.split()]
     assert len(pids) == 2
     assert wait_until_gone(pids, 20.0) == set()

@@ -23,7 +23,7 @@ from nova_workers.ledger.sessions import Session
 
 _MOST = 6
 """Few tests have more sessions at once."""
-_CLOSE_S = 5.0
+_CLOSE_S = 30.0
 
 # What `DISCARD ALL` does, but for plans and what else is in caches.
 _FORGET = """

@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 _GROUP: Final = "nova_workers.tools"
 _MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_IMPORT_TIMEOUT_S: Final = 20.0
+_IMPORT_TIMEOUT_S: Final = 60.0
 _START_S: Final = 20.0
 """The time of Python to start and to print, beside that for imports."""
 _KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")

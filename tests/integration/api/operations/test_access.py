@@ -266,7 +266,7 @@ def theirs(shared: SharedServers, shared_api_url: str) -> dict[str, str]:
 
     async def make() -> dict[str, str]:
         headers = {"Authorization": f"Bearer {other_tenant.key}"}
-        async with httpx2.AsyncClient(base_url=shared_api_url, headers=headers, timeout=20, verify=False) as other:
+        async with httpx2.AsyncClient(base_url=shared_api_url, headers=headers, timeout=60, verify=False) as other:
             return await _theirs(other, other_tenant, shared.database)
 
     return shared.wait(make())

@@ -59,7 +59,11 @@ async def _create(api: Api, agent_id: str = OLD, **fields: Any) -> dict[str, Any
 
 
 async def _rename(api: Api, agent_id: str = OLD, to: str = NEW, **headers: str) -> Any:
-    return await api.http.post(f"/v1/agents/{agent_id}/rename", json={"to": to}, headers=headers)
+    answer: Any = None
+    # On a busy machine the threads may take longer than the request waits; repeating it returns the state.
+    while answer is None or (answer.status_code == 200 and answer.json()["state"] == "moving"):
+        answer = await api.http.post(f"/v1/agents/{agent_id}/rename", json={"to": to}, headers=headers)
+    return answer
 
 
 def _names_an_agent(table: Table, column: str) -> bool:
