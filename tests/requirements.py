@@ -341,6 +341,13 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "tools.approval": "A tool that declares it waits for a person, unless a rule of the agent decides.",
     "tools.crash": "A call whose process ends is interrupted; an idempotent one is made again with its key.",
     "tools.refused": "Code of tools that cannot be used is refused with file and line, where it is granted.",
+    "code.steps": "What an agent in Python does are the steps of its run's journal, committed before it goes on.",
+    "code.resumed": "After kill -9 of its worker, a run of code goes on elsewhere after its last finished step.",
+    "code.mismatch": "A run whose journal and code differ fails as `nondeterminism`, with both operations named.",
+    "code.waits": "Code asks people and waits for approvals and times as agents do, and holds nothing meanwhile.",
+    "code.crash": "A step whose process ends is executed again, unless it must not be; the function goes on there.",
+    "code.refused": "An agent whose code is not there, or another tenant's, is refused when it is written.",
+    "code.steered": "A message joins a run of code where that asks for it, else it is a run of its own afterwards.",
     "mcp.permitted": "No program is started, and no address inside connected to, that the operator did not name.",
     # engines
     "engine.thinking": "A model's thinking is sent back to it unchanged, with its signature.",

@@ -56,6 +56,7 @@ EngineErrorKind = Literal[
     "worker_lost",
     "budget_exceeded",
     "engine_error",
+    "nondeterminism",
     "unknown",
 ]
 

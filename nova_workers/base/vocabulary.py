@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 # Engines
 
-EngineName = Literal["anthropic", "claude_agent", "codex", "gemini", "openai", "scripted"]
+EngineName = Literal["anthropic", "claude_agent", "code", "codex", "gemini", "openai", "scripted"]
 """Engines that a worker may have, depending on what is installed, and on its settings and environment."""
 ENGINE_NAMES: Final[tuple[str, ...]] = get_args(EngineName)
 

@@ -30,7 +30,8 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.tool_programs import ToolPrograms
-from nova_workers.domain.capabilities.rules.seam import Servable
+from nova_workers.contracts.user_agents import AgentProgram
+from nova_workers.domain.capabilities.rules.seam import Servable, UserAgentRun
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.engines.commands import ShellSettings
 
@@ -160,6 +161,12 @@ class DeferredToolServer:
         serve = self._deferred.made or await self._deferred.get()
         server: InProcessMcpServer = await serve(declared)
         return server
+
+    async def program(self, agent: UserAgentRun) -> AgentProgram:
+        """Return the function of an agent for one attempt at a turn."""
+        serve = self._deferred.made or await self._deferred.get()
+        program: AgentProgram = serve.program(agent)
+        return program
 
 
 def _unobserved(rehearse: Callable[[str], None]) -> None:

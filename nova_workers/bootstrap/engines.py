@@ -42,6 +42,7 @@ def build_engines(
         engines[name] = DeferredEngine(
             name, parts, module=f"{_MODULES}.programs", probe=lambda _, usable=usable: usable()
         )
+    engines["code"] = DeferredEngine("code", parts, module=f"{_MODULES}.code", sparingly=(), probe=_always_usable)
     if settings.environment != "production":
         engines["scripted"] = DeferredEngine(
             "scripted", parts, module=f"{_MODULES}.scripted", sparingly=(), probe=_always_usable

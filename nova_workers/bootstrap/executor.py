@@ -65,6 +65,7 @@ def build_capabilities(
         work=calls.work,
         orchestrations=orchestrations,
         serve=tools,
+        execute=tools.program,
     )
     capabilities.add(orchestrator(capabilities))
     return capabilities

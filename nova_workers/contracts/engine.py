@@ -37,6 +37,7 @@ from nova_workers.contracts.steps import (
     ToolCallStatus,
 )
 from nova_workers.contracts.usage import Allowance, TokenUsage
+from nova_workers.contracts.user_agents import AgentProgram
 
 __all__ = [
     "CALL_ID",
@@ -222,6 +223,8 @@ class EngineOptions:
     """Skills that the engine writes where its SDK looks for them. Empty for engines that get skills through a tool."""
     sessions: SessionStore | None = None
     """Store for the transcripts that an engine's SDK keeps. None: nothing is resumed by session id."""
+    program: AgentProgram | None = None
+    """The agent in Python that the engine `code` executes; None for all other engines."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options specific to one engine (the script of `scripted`)."""
     conversation: str | None = None

@@ -31,7 +31,16 @@ NATIVE_TOOLS: Final[Mapping[TrustLevel, tuple[str, ...]]] = {
 
 RESERVED_NAMES: Final = frozenset(name for names in NATIVE_TOOLS.values() for name in names)
 
-TAKEN_NAMES: Final = RESERVED_NAMES | {SEARCH_WIRE_NAME, "Task", "Agent", "Skill"}
+CODE_STEP: Final = "Step"
+"""The kind of a call in the journal that is a step of an agent in Python; its input names it."""
+CODE_STEP_ONCE: Final = "StepOnce"
+"""Likewise, of a step that is not executed again if it is not known whether it ended."""
+CODE_MESSAGES: Final = "NewMessages"
+"""Likewise, of the question of such an agent for messages that wait to join its run."""
+
+CODE_CALLS: Final = frozenset({CODE_STEP, CODE_STEP_ONCE, CODE_MESSAGES})
+
+TAKEN_NAMES: Final = RESERVED_NAMES | {SEARCH_WIRE_NAME, "Task", "Agent", "Skill"} | CODE_CALLS
 """Names that no MCP server's tool gets: also the provider's and the engines' names for their own tools."""
 
 

@@ -80,6 +80,7 @@ class StepRecord:
         final: Whether the turn ends with this step. The caller commits a final step together with the turn's end.
         complete: False only in a journal that is read back after a crash: the response is committed, but some of its
             calls may not have ended.
+        joins: Whether messages may join the turn after it. Those that may not stay queued.
     """
 
     index: int
@@ -90,6 +91,7 @@ class StepRecord:
     final: bool = False
     complete: bool = True
     tool_usage: TokenUsage = field(default_factory=TokenUsage)
+    joins: bool = True
 
 
 @dataclass(frozen=True, slots=True)

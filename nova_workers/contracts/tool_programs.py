@@ -1,4 +1,4 @@
-"""The port to the processes in which tools of users run.
+"""The port to the processes in which code of users runs.
 
 Above it: capabilities, which know grants, secrets and runs. Below it: child processes of the worker, one for each
 tenant and source, that speak MCP.
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.user_agents import AgentProgram, OnNewVersion
 from nova_workers.contracts.user_tools import CallContext, ListedTool
 
 
@@ -42,8 +43,30 @@ class ToolSource:
         return self.target if self.target.endswith("/") else None
 
 
+@dataclass(frozen=True, slots=True)
+class InstalledAgent:
+    """An agent in Python.
+
+    Attributes:
+        source: Where it comes from.
+        function: Its name there.
+        version: Of its code; empty if it is not known.
+        on_new_version: What becomes of a run that another version of the code began.
+    """
+
+    source: ToolSource
+    function: str
+    version: str
+    on_new_version: OnNewVersion = "continue"
+
+    @property
+    def name(self) -> str:
+        """The name by which the configuration of agents names it."""
+        return f"{self.source.name.removeprefix('project:')}:{self.function}"
+
+
 class ToolPrograms(Protocol):
-    """Calls tools in processes that it starts when they are needed, and ends when they are not."""
+    """Calls tools and agents in processes that it starts when they are needed, and ends when they are not."""
 
     async def call(
         self,
@@ -67,6 +90,16 @@ class ToolPrograms(Protocol):
 
         Raises:
             ToolFailure: There is no result. The message says whether the call was made.
+        """
+        ...
+
+    def agent(self, agent: InstalledAgent, context: CallContext, *, enclosure: Enclosure | None) -> AgentProgram:
+        """Return the function of an agent for one attempt at a turn. Starts nothing; must be closed.
+
+        Args:
+            agent: Which function, of which code.
+            context: All that it may know of the run.
+            enclosure: The bounds of a tenant with ceilings.
         """
         ...
 

@@ -42,11 +42,23 @@ class ListedTool(BaseModel):
     """Where it is written, as ``file:line``."""
 
 
+class ListedAgent(BaseModel):
+    """An agent in Python, as its process lists it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    description: str = ""
+    place: str = ""
+    """Where it is written, as ``file:line``."""
+
+
 class ToolListing(BaseModel):
-    """All tools of a project or module, or why there is none."""
+    """All tools and agents of a project or module, or why there is none."""
 
     model_config = ConfigDict(frozen=True)
 
     tools: tuple[ListedTool, ...] = ()
+    agents: tuple[ListedAgent, ...] = ()
     problem: str | None = None
-    """What is wrong, with file and line; then there are no tools."""
+    """What is wrong, with file and line; then there are none."""

@@ -55,6 +55,16 @@ class Execution:
             async with own:
                 return await self._call(tool, given, context)
 
+    async def free_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the event loop of async functions: another one if a function blocks it."""
+        loop = self._loop = self._loop or _UserLoop()
+        beat = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop.loop))
+        await asyncio.wait({beat}, timeout=_BLOCKED_AFTER_S)
+        if not beat.done():
+            beat.cancel()
+            loop = self._loop = _UserLoop()
+        return loop.loop
+
     async def _call(self, tool: UserTool, given: JsonObject, context: ToolContext) -> Any:
         arguments = tool.arguments(given, context)
         started = await self._on_loop(tool, arguments) if tool.is_async else _InThread(tool, arguments)

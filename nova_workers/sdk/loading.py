@@ -1,4 +1,4 @@
-"""Imports code of users, and finds the tools in it."""
+"""Imports code of users, and finds the tools and agents in it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.content import JsonObject
+from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.declaration import ToolOptions, options_of
 from nova_workers.sdk.signatures import FunctionTool
@@ -20,6 +22,11 @@ from nova_workers.sdk.signatures import FunctionTool
 _OURS: Final = str(Path(__file__).resolve().parent)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _MCP_SERVERS: Final = "mcp.server.mcpserver"
+_CODE: Final = "project_code"
+"""The package of a project's ``code/*.py``, which import each other as ``from .other import thing``."""
+
+
+_Named = TypeVar("_Named", "UserTool", UserAgent)
 
 
 class UserTool(Protocol):
@@ -45,31 +52,47 @@ class UserTool(Protocol):
         ...
 
 
-def load_tools(source: str) -> dict[str, UserTool]:
-    """Import code and return its tools by name.
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """Tools and agents of a source, by name."""
+
+    tools: dict[str, UserTool]
+    agents: dict[str, UserAgent]
+
+
+def load_code(source: str) -> UserCode:
+    """Import code, and return what it declares.
 
     Args:
-        source: A directory, of which all ``tools/*.py`` are imported whose names begin with a letter; or the name of a
-            module. The directory becomes the first place where modules are looked for.
+        source: A directory, of which all ``tools/*.py`` and ``code/*.py`` are imported whose names begin with a letter;
+            or the name of a module. The directory becomes the first place where modules are looked for.
 
     Raises:
-        ConfigurationError: There is none, it cannot be imported, or a tool cannot be one. The message begins with file
-            and line where there are any, and says what was expected.
+        ConfigurationError: There is none, it cannot be imported, or a tool or agent cannot be one. The message begins
+            with file and line where there are any, and says what was expected.
     """
     names = _modules_of(Path(source)) if "/" in source else (source,)
-    tools: dict[str, UserTool] = {}
+    code = UserCode({}, {})
     seen: set[int] = set()
     for name in names:
         module = _import(name)
         for tool in _tools_of(module, seen):
-            other = tools.get(tool.name)
-            if other is not None:
-                raise ConfigurationError(
-                    f"{tool.place}: the tool {tool.name!r} has the name of the tool at {other.place}; expected names "
-                    "that differ. Give one of them another: @tool(name=…)."
-                )
-            tools[tool.name] = tool
-    return tools
+            _add(code.tools, tool, "tool", "@tool(name=…)")
+        for agent in filter(None, map(as_agent, tuple(vars(module).values()))):
+            if id(agent.function) not in seen:
+                seen.add(id(agent.function))
+                _add(code.agents, agent, "agent", "def …")
+    return code
+
+
+def _add(known: dict[str, _Named], thing: _Named, kind: str, how: str) -> None:
+    other = known.get(thing.name)
+    if other is not None:
+        raise ConfigurationError(
+            f"{thing.place}: the {kind} {thing.name!r} has the name of the {kind} at {other.place}; expected names "
+            f"that differ. Give one of them another: {how}."
+        )
+    known[thing.name] = thing
 
 
 def user_place(frame: FrameType | None) -> str | None:
@@ -105,11 +128,21 @@ def is_users(file: str) -> bool:
 
 
 def _modules_of(folder: Path) -> tuple[str, ...]:
-    tools = folder / "tools"
-    if not tools.is_dir():
-        raise ConfigurationError(f"{folder}: there is no directory 'tools' in it; expected modules in tools/*.py.")
+    tools, code = folder / "tools", folder / "code"
+    if not tools.is_dir() and not code.is_dir():
+        raise ConfigurationError(
+            f"{folder}: there is no directory 'tools' in it, nor one 'code'; expected modules in tools/*.py or "
+            "code/*.py."
+        )
     sys.path.insert(0, str(folder.resolve()))
-    return tuple(f"tools.{path.stem}" for path in sorted(tools.glob("[A-Za-z]*.py")))
+    # Python has a module 'code' of its own, which would be found first.
+    package = ModuleType(_CODE)
+    package.__path__ = [str(code.resolve())]
+    sys.modules[_CODE] = package
+    return (
+        *(f"tools.{path.stem}" for path in sorted(tools.glob("[A-Za-z]*.py"))),
+        *(f"{_CODE}.{path.stem}" for path in sorted(code.glob("[A-Za-z]*.py"))),
+    )
 
 
 def _import(name: str) -> ModuleType:

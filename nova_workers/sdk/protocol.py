@@ -1,4 +1,4 @@
-"""Speaks MCP for the tools of a process."""
+"""Speaks MCP for the tools and agents of a process."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.release import release
+from nova_workers.contracts.user_agents import AGENT_CALL, AgentRequest, as_json
 from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, CallContext
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.execution import Execution
-from nova_workers.sdk.loading import UserTool
+from nova_workers.sdk.loading import UserCode, UserTool
+from nova_workers.sdk.sessions import Sessions
 
 _MAX_LINE_BYTES: Final = 16_000_000
 _WAITING: Final = 64
@@ -39,22 +41,26 @@ _MAX_RESULT_BYTES = 4_000_000
 """More than any model reads; half of what a worker takes in one line."""
 
 
-def serve(name: str, tools: dict[str, UserTool], given: TextIO, taken: TextIO) -> None:
-    """Serve tools until the input ends."""
+def serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
+    """Serve tools and agents until the input ends."""
     # The library reports each request and each failed call; failures are reported with their place already.
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    asyncio.run(_serve(name, tools, given, taken))
+    asyncio.run(_serve(name, code, given, taken))
 
 
-async def _serve(name: str, tools: dict[str, UserTool], given: TextIO, taken: TextIO) -> None:
-    execution = Execution()
+async def _serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
+    execution, tools = Execution(), code.tools
+    sessions = Sessions(code.agents, execution)
     listing = ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
 
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return listing
 
     async def call_tool(request: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        result = await _call(execution, tools, request, params)
+        if params.name == AGENT_CALL and code.agents:
+            result = await _answer(sessions, request, params)
+        else:
+            result = await _call(execution, tools, request, params)
         if execution.stuck:
             result.meta = {**(result.meta or {}), RETIRES: True}
         return result
@@ -120,6 +126,44 @@ async def _call(
         return _result(tool, await execution.call(tool, params.arguments or {}, context))
     except ToolFailure as error:
         return _error(error.message)
+
+
+async def _answer(
+    sessions: Sessions, request: ServerRequestContext[Any], params: CallToolRequestParams
+) -> CallToolResult:
+    meta: dict[str, Any] = dict(params.meta or {})
+    about = CallContext.model_validate(meta.get(CALL_CONTEXT) or {})
+    asked = AgentRequest.model_validate(params.arguments or {})
+    reply = await sessions.answer(asked, about, _Emitted(request).emit)
+    return CallToolResult(content=[], structured_content=as_json(reply))
+
+
+class _Emitted:
+    """Sends emitted text from any thread, in its order."""
+
+    def __init__(self, request: ServerRequestContext[Any]) -> None:
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[str] = []
+        self._begins = 0
+        self._sending: asyncio.Task[None] | None = None
+
+    def emit(self, begins: int, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._take, begins, text)
+
+    def _take(self, begins: int, text: str) -> None:
+        if not self._pieces:
+            self._begins = begins
+        self._pieces.append(text)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        while self._pieces:
+            begins, text = self._begins, "".join(self._pieces)
+            self._pieces.clear()
+            # What the worker does not get before the answer is part of that.
+            await self._request.session.report_progress(begins, None, text)
 
 
 class _Reports:

@@ -1,10 +1,10 @@
-"""Serves tools in Python as an MCP server over standard input and output.
+"""Serves tools and agents in Python as an MCP server over standard input and output.
 
     python -m nova_workers.sdk.serve DIRECTORY|MODULE
     python -m nova_workers.sdk.serve --list DIRECTORY|MODULE
 
-A directory is given with a slash, such as ``./``; all its ``tools/*.py`` are served. ``--list`` prints the tools as
-JSON and ends, without the MCP library.
+A directory is given with a slash, such as ``./``; all its ``tools/*.py`` are served, and its ``code/*.py`` to
+workers. ``--list`` prints tools and agents as JSON and ends, without the MCP library.
 
 Workers start it, and any MCP client can. It needs nothing of a fleet: what a call may know comes with the call.
 """
@@ -21,8 +21,8 @@ from importlib import import_module
 from typing import Final, TextIO
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.contracts.user_tools import ListedTool, ToolListing
-from nova_workers.sdk.loading import UserTool, load_tools, place_of_thread
+from nova_workers.contracts.user_tools import ListedAgent, ListedTool, ToolListing
+from nova_workers.sdk.loading import UserCode, UserTool, load_code, place_of_thread
 
 _IMPORT_TIMEOUT_S: Final = 60.0
 _EXIT_PROBLEM: Final = 2
@@ -69,8 +69,8 @@ def _own_streams() -> tuple[TextIO, TextIO]:
     return streams
 
 
-def _listed(source: str, within_s: float, report: Callable[[str], int]) -> dict[str, UserTool] | str:
-    """Return the tools of a source, or what is wrong with it. An import that takes too long ends the process."""
+def _listed(source: str, within_s: float, report: Callable[[str], int]) -> UserCode | str:
+    """Return the code of a source, or what is wrong with it. An import that takes too long ends the process."""
     importing = threading.get_ident()
 
     def late() -> None:
@@ -82,7 +82,7 @@ def _listed(source: str, within_s: float, report: Callable[[str], int]) -> dict[
     timer.daemon = True
     timer.start()
     try:
-        return load_tools(source)
+        return load_code(source)
     except ConfigurationError as error:
         return error.message
     finally:
@@ -98,8 +98,14 @@ def _report(problem: str, as_list: bool, output: TextIO) -> int:
     return _EXIT_PROBLEM
 
 
-def _listing(tools: dict[str, UserTool]) -> ToolListing:
-    return ToolListing(tools=tuple(map(_describe, tools.values())))
+def _listing(code: UserCode) -> ToolListing:
+    return ToolListing(
+        tools=tuple(map(_describe, code.tools.values())),
+        agents=tuple(
+            ListedAgent(name=agent.name, description=agent.description, place=agent.place)
+            for agent in code.agents.values()
+        ),
+    )
 
 
 def _describe(tool: UserTool) -> ListedTool:

@@ -18,6 +18,8 @@ _MAY_SLEEP = {
     # A commit or a response that takes a while: the test acts in the meantime.
     "contract/engines/test_stopping.py: on_tool_result",
     "contract/engines/test_stopping.py: on_tool_calls",
+    # A function that takes its time before it answers, as a model does.
+    "contract/engines/code_stage.py: play",
     # A load is spread over time; nothing depends on how long it takes.
     "unit/streams/test_hub.py: test_followers_keep_receiving_while_many_others_join_and_leave",
     "unit/streams/test_hub.py: test_followers_that_join_and_leave_at_any_moment_each_see_everything",

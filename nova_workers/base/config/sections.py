@@ -312,12 +312,12 @@ class RetentionSettings(Section):
 
 
 class ToolProject(Section):
-    """A directory with tools in Python, of one tenant."""
+    """A directory with tools and agents in Python, of one tenant."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
     """The capability is ``project:NAME``."""
     folder: Folder
-    """Its modules are ``tools/*.py``. Outside NOVA_HOME."""
+    """Its modules are ``tools/*.py`` and ``code/*.py``. Outside NOVA_HOME."""
     tenant: Annotated[str, Field(min_length=1, max_length=64)] = "ten_default"
     """The id of the tenant whose agents may be granted it."""
 
@@ -326,7 +326,7 @@ class ToolSettings(Section):
     """The tools of agents: files, search, web and shell by an agent's trust, and those of projects and servers."""
 
     projects: tuple[ToolProject, ...] = ()
-    """Directories with tools in Python. The same on API and workers, which read them when they start."""
+    """Directories with tools and agents in Python. The same on API and workers, which read them when they start."""
 
     workspace_root: Folder | None = None
     """Agent directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need a shared

@@ -26,7 +26,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _EVERY_S: Final = 0.3
 """The time between two looks at the files, each of which is a call of `stat` for a file."""
-_TOOLS: Final = "tools"
+_CODE: Final = ("tools", "code")
+"""The folders that the fleet imports when it starts."""
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Stamps = Mapping[str, tuple[int, int]]
@@ -40,8 +41,8 @@ def dev(
 ) -> None:
     """Start the fleet on this machine with a project, and apply the project on each change of its files.
 
-    What was changed on this fleet is overwritten by the files; nothing is deleted. A change of a tool in `tools/`
-    restarts the fleet: turns that run go on after it. Mistakes are shown with file and line. Ctrl-C stops all of it.
+    What was changed on this fleet is overwritten by the files; nothing is deleted. A change in `tools/` or
+    `code/` restarts the fleet: turns that run go on after it. Mistakes are shown with file and line. Ctrl-C stops all.
     """
     root = find_root(directory)
     raise typer.Exit(asyncio.run(_Dev(root, port).run()))
@@ -90,7 +91,7 @@ class _Dev:
         return await asyncio.create_subprocess_exec(*command, env=self._environment(), process_group=0)
 
     def _environment(self) -> dict[str, str]:
-        if not (self._root / _TOOLS).is_dir():
+        if not any((self._root / name).is_dir() for name in _CODE):
             return dict(os.environ)
         projects = [project.model_dump(mode="json") for project in load_settings().tools.projects]
         own = {"name": read_project(self._root).name, "folder": str(self._root)}
@@ -119,8 +120,8 @@ async def watch(
 
 
 def tool_stamps(root: Path) -> Stamps:
-    """Return the stamps of the tools in a project's folder."""
-    return _stamps(root / _TOOLS)
+    """Return the stamps of the tools and agents in Python of a project's folder."""
+    return {path: stamp for name in _CODE for path, stamp in _stamps(root / name).items()}
 
 
 async def _apply(root: Path, out: Output, api_url: str | None, api_key: str | None) -> bool:

@@ -23,6 +23,7 @@ _ERRORS: Mapping[str, str] = {
     "worker_lost": "The workers that executed this turn were lost",
     "budget_exceeded": "The budget is spent",
     "engine_error": "An error in the fleet's own code ended the turn",
+    "nondeterminism": "The agent's code does something else than when the run began",
     "unknown": "The turn failed",
 }
 

@@ -1,4 +1,4 @@
-"""Runs tools of users in child processes: one for each tenant and source, shared by all its calls.
+"""Runs tools and agents of users in child processes: one for each tenant and source, shared by all its calls.
 
 A process starts with the first call, and ends after a time without one. It gets nothing of the worker's environment:
 its code comes from its source, and what a call may know with the call. One that does not start rests, as other MCP
@@ -16,18 +16,29 @@ from mcp import MCPError
 from mcp.types import CallToolResult
 
 import nova_workers
-from nova_workers.base.errors import ToolFailure
+from nova_workers.base.errors import EngineFailure, ToolFailure
 from nova_workers.base.observability.redaction import hiding
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import StdioMcpServer
-from nova_workers.contracts.tool_programs import ReportProgress, ToolSource
+from nova_workers.contracts.tool_programs import InstalledAgent, ReportProgress, ToolSource
+from nova_workers.contracts.user_agents import (
+    AGENT_CALL,
+    AgentReply,
+    AgentRequest,
+    OnNewVersion,
+    ProcessLost,
+    ReportText,
+    as_json,
+)
 from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, CallContext, ListedTool
 from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease, ServerAway
 
 _log = structlog.get_logger(__name__)
 
+_LONGEST_S: Final = 2_592_000.0
+"""The time limits of runs and steps apply earlier."""
 _MARGIN_S: Final = 5.0
 """The process itself ends a call at its time limit, and knows where it was. After this it does not answer."""
 
@@ -60,9 +71,7 @@ class McpToolPrograms:
         report: ReportProgress | None,
     ) -> CallToolResult:
         """Return the result of a call. An idempotent tool is called again if its process ended. See `ToolPrograms`."""
-        redactor = self._redactors.setdefault((context.tenant_id, source.target), Redactor())
-        for name, value in context.secrets.items():
-            redactor.learn(name, value)
+        redactor = self._redactor(source, context)
         lease = self._pool.lease(source.name, _program(source, context.tenant_id, enclosure))
         meta: JsonObject = {CALL_CONTEXT: context.model_dump()}
 
@@ -98,6 +107,77 @@ class McpToolPrograms:
             raise ToolFailure(f"{tool.name} failed: {error}", tool=tool.name) from error
         finally:
             await lease.release()
+
+    def agent(self, agent: InstalledAgent, context: CallContext, *, enclosure: Enclosure | None) -> McpAgentProgram:
+        """Return the function of an agent for one attempt at a turn. See `ToolPrograms`."""
+        source = agent.source
+        lease = self._pool.lease(source.name, _program(source, context.tenant_id, enclosure))
+        return McpAgentProgram(agent, lease, context, self._redactor(source, context))
+
+    def _redactor(self, source: ToolSource, context: CallContext) -> Redactor:
+        redactor = self._redactors.setdefault((context.tenant_id, source.target), Redactor())
+        for name, value in context.secrets.items():
+            redactor.learn(name, value)
+        return redactor
+
+
+class McpAgentProgram:
+    """Implements `nova_workers.contracts.user_agents.AgentProgram`."""
+
+    def __init__(self, agent: InstalledAgent, lease: Lease, context: CallContext, redactor: Redactor) -> None:
+        """Start nothing.
+
+        Args:
+            agent: Which function, of which code.
+            lease: Of its process.
+            context: All that it may know of the run.
+            redactor: Hides secrets in the output of the process.
+        """
+        self.name = agent.name
+        self.version = agent.version
+        self.on_new_version: OnNewVersion = agent.on_new_version
+        self._function = agent.function
+        self._lease = lease
+        self._meta: JsonObject = {CALL_CONTEXT: context.model_dump()}
+        self._redactor = redactor
+
+    async def ask(self, request: AgentRequest, report: ReportText | None = None) -> AgentReply:
+        """Return the answer of the process. See `AgentProgram`."""
+        if request.agent is not None:
+            request = request.model_copy(update={"agent": self._function})
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            if report is not None and message:
+                report(int(progress), message)
+
+        try:
+            # A connection takes the redactor of the context in which it starts.
+            with hiding(self._redactor):
+                result = await self._lease.call(
+                    AGENT_CALL, as_json(request), on_progress, meta=self._meta, timeout_s=_LONGEST_S
+                )
+        except CallLost as error:
+            raise ProcessLost(f"The process of {self.name} ended.{_last_words(self._lease)}") from error
+        except ServerAway as error:
+            raise EngineFailure(
+                f"The process of {self.name} does not start. {' '.join(error.output[-1:]) or error}",
+                kind="unknown",
+                retryable=True,
+            ) from error
+        except (MCPError, ConnectionError, TimeoutError) as error:
+            raise EngineFailure(
+                f"The process of {self.name} failed: {error}", kind="unknown", retryable=True
+            ) from error
+        if (result.meta or {}).get(RETIRES):
+            self._lease.retire()
+        if result.is_error:
+            # Code of another version, which serves no agents.
+            return AgentReply(problem=f"{self.name} is not in the code of its process.")
+        return AgentReply.model_validate(result.structured_content)
+
+    async def close(self) -> None:
+        """Release the process."""
+        await self._lease.release()
 
 
 def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) -> StdioMcpServer:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.contract.engines.claude_stage import LONG_WITH_CLAUDE, NOT_AGAIN, ClaudeStage
+from tests.contract.engines.code_stage import NOT_OF_CODE, CodeStage
 from tests.contract.engines.program_stage import LONG_WITH_PROGRAMS, OF_PROGRAMS, CodexStage, GeminiStage
 from tests.contract.engines.stage import AnthropicStage, Bench, OpenAIStage, ScriptedStage, Stage, TurnRecorder
 from tests.support.servers.installed_programs import why_no_program
@@ -36,6 +37,8 @@ def _only_costs_time(item: pytest.Function) -> bool:
     stage = None if callspec is None else callspec.params.get("stage")
     if stage in OF_PROGRAMS:
         return item.originalname not in OF_PROGRAMS[stage]
+    if stage == "code":
+        return item.originalname in NOT_OF_CODE
     return stage == "claude_agent" and item.originalname in NOT_AGAIN
 
 
@@ -50,11 +53,14 @@ _OVER_WIRE: dict[str, Callable[[ModelServer], Stage]] = {
 }
 
 
-@pytest.fixture(params=["scripted", *_OVER_WIRE])
+@pytest.fixture(params=["scripted", "code", *_OVER_WIRE])
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     """An engine and its model."""
     if request.param == "scripted":
         yield ScriptedStage()
+        return
+    if request.param == "code":
+        yield CodeStage()
         return
     why = why_no_program(request.param) if request.param in OF_PROGRAMS else None
     if why is not None:

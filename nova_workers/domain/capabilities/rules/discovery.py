@@ -10,8 +10,9 @@ from nova_workers.base.clock import Clock
 from nova_workers.base.config import Settings
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
+from nova_workers.contracts.user_agents import AgentProgram
 from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
-from nova_workers.domain.capabilities.rules.seam import CapabilityParts, Servable
+from nova_workers.domain.capabilities.rules.seam import CapabilityParts, Servable, UserAgentRun
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 
@@ -54,17 +55,18 @@ def default_registry(
     work: Work | None = None,
     orchestrations: OrchestrationControl | None = None,
     serve: Callable[[Servable], Awaitable[McpServer]] | None = None,
+    execute: Callable[[UserAgentRun], Awaitable[AgentProgram]] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet, and of those that the operator installed.
 
     Without `embedder`, message search uses words only; without `work`, runs that tools queue wait for the
-    reconciler. Without `serve`, capabilities are described and checked, but not served; they then need no
-    `orchestrations`.
+    reconciler. Without `serve` and `execute`, capabilities are described and checked, but not served; they
+    then need no `orchestrations`.
 
     Raises:
         ConfigurationError: Two capabilities or two tools have the same name.
     """
-    registry = CapabilityRegistry(serve=serve)
+    registry = CapabilityRegistry(serve=serve, execute=execute)
     parts = CapabilityParts(
         database=database,
         work=work or Work(database),

@@ -14,6 +14,8 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
+from nova_workers.contracts.tool_programs import InstalledAgent
+from nova_workers.contracts.user_agents import CODE_ENGINE, AgentProgram, CodeConfig
 from nova_workers.domain.capabilities.rules.seam import (
     BelongsToTenant,
     Capability,
@@ -22,12 +24,14 @@ from nova_workers.domain.capabilities.rules.seam import (
     ClientServer,
     ComparesConfigs,
     DeclaredServer,
+    HasAgents,
     OffersItself,
     Revealed,
     RevealsSecrets,
     Servable,
     Servers,
     ToolDeclaration,
+    UserAgentRun,
     UserServer,
     input_schema,
 )
@@ -72,6 +76,7 @@ class CapabilityRegistry:
         capabilities: Iterable[Capability] = (),
         *,
         serve: Callable[[Servable], Awaitable[McpServer]] | None = None,
+        execute: Callable[[UserAgentRun], Awaitable[AgentProgram]] | None = None,
     ) -> None:
         """Register capabilities; `add` registers more.
 
@@ -79,12 +84,14 @@ class CapabilityRegistry:
             capabilities: The first ones.
             serve: Makes a server of declared tools (`serving.ToolServer`). None in processes that only describe
                 capabilities, such as the API, which then loads no MCP library: `resolve` raises there.
+            execute: Makes a program of an agent in Python, likewise.
 
         Raises:
             ConfigurationError: Two capabilities or two tools have the same name.
         """
         self._capabilities: dict[str, Capability] = {}
         self._serve = serve
+        self._execute = execute
         # Protocols are checked once: isinstance takes 10 µs, and a run has a dozen grants.
         self._checks: dict[str, ChecksGrants] = {}
         self._reveals: dict[str, RevealsSecrets] = {}
@@ -176,6 +183,8 @@ class CapabilityRegistry:
         for name, grant in spec.capabilities.items():
             self._check(name, grant)
         self._check_subagents(spec)
+        if spec.engine == CODE_ENGINE:
+            self._user_agent(spec)
 
     def covers(self, name: str, own: CapabilityGrant, other: CapabilityGrant) -> bool:
         """Return whether a grant of a capability gives all that another one gives. False if that cannot be told."""
@@ -268,6 +277,37 @@ class CapabilityRegistry:
         _check_client_tools(context, declared)
         return declared | open_ended
 
+    async def program(self, spec: AgentSpec, context: CapabilityContext) -> AgentProgram:
+        """Return the function that an agent of the engine ``code`` names, for one attempt at a turn.
+
+        Raises:
+            InvalidInput: As `validate`.
+        """
+        if self._execute is None:
+            raise ConfigurationError("This process describes capabilities and does not execute them.")
+        agent, capability = self._user_agent(spec)
+        if agent.source.tenant_id not in (None, context.tenant_id):
+            raise _no_code(spec.engine_config["agent"])
+        grant = spec.capabilities.get(agent.source.name, CapabilityGrant())
+        _, config = self._check(agent.source.name, grant)
+        secrets = await capability.agent_secrets(config, context.tenant_id)
+        return await self._execute(UserAgentRun(agent, context, secrets))
+
+    def _user_agent(self, spec: AgentSpec) -> tuple[InstalledAgent, HasAgents]:
+        try:
+            config = CodeConfig.model_validate(spec.engine_config)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            where = ".".join(["engine_config", *(str(part) for part in first["loc"])])
+            raise InvalidInput(f"{where}: {problem_of(first, CodeConfig)}", field=where) from error
+        field = "engine_config.agent"
+        source, _, function = config.agent.rpartition(":")
+        for name in (f"project:{source}", source):
+            capability = self._capabilities.get(name)
+            if isinstance(capability, HasAgents) and self._is_visible(name):
+                return replace(capability.agent(function, field), on_new_version=config.on_new_version), capability
+        raise _no_code(config.agent)
+
     async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
         # First what most capabilities have, as a check for a `Mapping` takes longer.
         if isinstance(resolved, DeclaredServer | ClientServer | UserServer):
@@ -336,6 +376,15 @@ class CapabilityRegistry:
         if name in self._checks:
             self._checks[name].check_grant(config, f"{field}.config")
         return capability, config
+
+
+def _no_code(agent: str) -> InvalidInput:
+    field = "engine_config.agent"
+    return InvalidInput(
+        f"{field}: there is no code {agent.rpartition(':')[0]!r} for {agent!r}; expected a project or an installed "
+        "package, and the name of a function in it, as in 'shop:triage'.",
+        field=field,
+    )
 
 
 def _check_client_tools(context: CapabilityContext, servers: Mapping[str, McpServer]) -> None:

@@ -19,7 +19,7 @@ from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace, ToolEffect
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.run_options import ClientTool
-from nova_workers.contracts.tool_programs import ToolSource
+from nova_workers.contracts.tool_programs import InstalledAgent, ToolSource
 from nova_workers.contracts.user_tools import ListedTool
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.domain.agents.rules.rights import GrantRules
@@ -189,6 +189,16 @@ class UserServer:
     """The values that the grant names."""
 
 
+@dataclass(frozen=True, slots=True)
+class UserAgentRun:
+    """An agent in Python that works for one run. `serving` makes a program of it in processes that execute turns."""
+
+    agent: InstalledAgent
+    context: CapabilityContext
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The values that the agent's grant of the same code names."""
+
+
 Servable = DeclaredServer | ClientServer | UserServer
 """What this process serves, once the MCP library is loaded."""
 
@@ -237,6 +247,27 @@ class BelongsToTenant(Protocol):
     @property
     def tenant_id(self) -> str | None:
         """The tenant; None is all."""
+        ...
+
+
+@runtime_checkable
+class HasAgents(Protocol):
+    """A capability whose code has agents too, which the configuration of an agent may name."""
+
+    def agent(self, function: str, field: str) -> InstalledAgent:
+        """Return an agent.
+
+        Args:
+            function: Its name in the code.
+            field: What names it in the agent's configuration, for the error.
+
+        Raises:
+            InvalidInput: There is none, or the code cannot be used.
+        """
+        ...
+
+    async def agent_secrets(self, config: BaseModel, tenant_id: str) -> Mapping[str, str]:
+        """Return the secrets of a grant. Raises `InvalidInput` if one is missing."""
         ...
 
 

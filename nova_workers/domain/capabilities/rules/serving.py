@@ -31,6 +31,8 @@ from nova_workers.base.release import release
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.contracts.tool_programs import ToolPrograms
+from nova_workers.contracts.user_agents import AgentProgram
+from nova_workers.contracts.user_tools import CallContext
 from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.capabilities.rules.seam import (
     CapabilityContext,
@@ -40,6 +42,7 @@ from nova_workers.domain.capabilities.rules.seam import (
     ToolDeclaration,
     ToolInput,
     ToolReply,
+    UserAgentRun,
     UserServer,
     input_schema,
 )
@@ -83,6 +86,19 @@ class ToolServer:
             listing = ListToolsResult(tools=[_describe(tool) for tool in declared.tools])
             self._listings[key] = listing
         return InProcessMcpServer(partial(self._build, declared, listing), listing=listing.tools)
+
+    def program(self, run: UserAgentRun) -> AgentProgram:
+        """Return the function of an agent for one attempt at a turn."""
+        if self._programs is None:
+            raise ConfigurationError("This process executes no code of users.")
+        context = CallContext(
+            tenant_id=run.context.tenant_id,
+            agent_id=run.context.agent_id,
+            thread_id=run.context.thread_id,
+            run_id=run.context.run_id,
+            secrets=dict(run.secrets),
+        )
+        return self._programs.agent(run.agent, context, enclosure=run.context.enclosure)
 
     def _build(self, declared: DeclaredServer, listing: ListToolsResult) -> Server[Any]:
         tools = {tool.name: tool for tool in declared.tools}

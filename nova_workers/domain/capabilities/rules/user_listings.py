@@ -1,4 +1,4 @@
-"""Which tools of users are installed, and what they are: read in a process of their own, and kept by version.
+"""Which tools and agents of users are installed, and what they are: read in a process, and kept by version.
 
 Nothing of users is imported here. What a process lists is kept below NOVA_HOME under a digest of the source's files, so
 that a later start does not ask it again.
@@ -27,8 +27,10 @@ from nova_workers.contracts.user_tools import ToolListing
 
 _log = structlog.get_logger(__name__)
 
-_GROUP: Final = "nova_workers.tools"
+_GROUPS: Final = ("nova_workers.tools", "nova_workers.agents")
 _MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_FORM: Final = "tools and agents"
+"""What is kept. A listing of another form is not read."""
 _IMPORT_TIMEOUT_S: Final = 60.0
 _START_S: Final = 20.0
 """The time of Python to start and to print, beside that for imports."""
@@ -40,7 +42,8 @@ def installed_sources(settings: ToolSettings) -> Iterator[tuple[ToolSource, str 
     for project in settings.projects:
         folder = f"{str(project.folder).rstrip('/')}/"
         yield ToolSource(f"project:{project.name}", folder, project.tenant), _digest_of(Path(folder))
-    for entry in sorted(metadata.entry_points(group=_GROUP), key=lambda entry: entry.name):
+    found = {(entry.name, entry.module): entry for group in _GROUPS for entry in metadata.entry_points(group=group)}
+    for _, entry in sorted(found.items()):
         if not _MODULE_NAME.fullmatch(entry.name):
             _log.warning("tools_not_installed", name=entry.name, cause="its name has other characters than a-z 0-9 _ -")
             continue
@@ -66,7 +69,7 @@ def read_listing(source: ToolSource, version: str | None, cache: Path) -> ToolLi
 
 
 def _runtime() -> str:
-    return f"{release()} {sys.version}"
+    return f"{_FORM} {release()} {sys.version}"
 
 
 def _ask(source: ToolSource) -> ToolListing:

@@ -1,9 +1,10 @@
-"""The capabilities of tools of users: one for each project of a tenant, and one for each installed module."""
+"""The capabilities of code of users: one for each project of a tenant, and one for each installed module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +15,7 @@ from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.secrets import SecretName
 from nova_workers.contracts.native import TAKEN_NAMES
-from nova_workers.contracts.tool_programs import ToolSource
+from nova_workers.contracts.tool_programs import InstalledAgent, ToolSource
 from nova_workers.contracts.user_tools import ListedTool, ToolListing
 from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
 from nova_workers.domain.capabilities.rules.seam import (
@@ -34,6 +35,8 @@ from nova_workers.ledger.database import Connection
 
 _log = structlog.get_logger(__name__)
 
+_VERSION_CHARS: Final = 12
+
 
 @authored(
     secrets=SECRET_NAMES,
@@ -52,17 +55,18 @@ class _Config(TrueNumbers):
 
 
 class _UserCapability:
-    """The tools of one source."""
+    """The tools and agents of one source."""
 
     config: type[BaseModel] = _Config
     injected = None
 
-    def __init__(self, source: ToolSource, listing: ToolListing, secrets: Secrets) -> None:
+    def __init__(self, source: ToolSource, version: str | None, listing: ToolListing, secrets: Secrets) -> None:
         self.name = source.name
         self.description = _describe(source, listing)
         self.tools: tuple[ToolDeclaration[Any], ...] = tuple(map(_declare, listing.tools))
         self.tenant_id = source.tenant_id
         self._source = source
+        self._version = "" if version is None else hashlib.sha256(version.encode()).hexdigest()[:_VERSION_CHARS]
         self._listing = listing
         self._secrets = secrets
 
@@ -88,13 +92,28 @@ class _UserCapability:
             raise InvalidInput(
                 f"capabilities.{self.name}: there is no capability {self.name!r}.", field=f"capabilities.{self.name}"
             )
+        return UserServer(
+            self._source, self._listing.tools, context, await self.agent_secrets(config, context.tenant_id)
+        )
+
+    async def agent_secrets(self, config: BaseModel, tenant_id: str) -> Mapping[str, str]:
+        """Return the secrets that a grant names."""
         try:
-            values = await self._secrets.require(context.tenant_id, _given(config).secrets)
+            return await self._secrets.require(tenant_id, _given(config).secrets)
         except NotFound as error:
             raise InvalidInput(
                 f"capabilities.{self.name} needs what is not there. {error.message}", **error.fields
             ) from error
-        return UserServer(self._source, self._listing.tools, context, values)
+
+    def agent(self, function: str, field: str) -> InstalledAgent:
+        """Return an agent of this code."""
+        problem = self._listing.problem
+        names = [agent.name for agent in self._listing.agents]
+        if problem is None and function not in names:
+            problem = f"There is no agent {function!r} in it; there are: {', '.join(names) or 'none'}."
+        if problem is not None:
+            raise InvalidInput(f"{field}: the code of {self.name} cannot be used. {problem}", field=field)
+        return InstalledAgent(self._source, function, self._version)
 
 
 def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterator[_UserCapability]:
@@ -121,12 +140,12 @@ def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterat
         if problem is not None:
             _log.error("tools_cannot_be_used", name=source.name, cause=problem)
             listing = ToolListing(problem=problem)
-        yield _UserCapability(source, listing, secrets)
+        yield _UserCapability(source, version, listing, secrets)
 
 
 def _describe(source: ToolSource, listing: ToolListing) -> str:
     if listing.problem is not None:
-        return f"Tools in Python, which cannot be used. {listing.problem}"
+        return f"Code in Python, which cannot be used. {listing.problem}"
     kind = "module" if source.folder is None else "project"
     return f"Tools in Python, of the {kind} {source.name.removeprefix('project:')!r}."
 

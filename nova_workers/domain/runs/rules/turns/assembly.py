@@ -20,6 +20,7 @@ from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.skills import SkillDirectory
+from nova_workers.contracts.user_agents import CODE_ENGINE
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry
 from nova_workers.domain.prompts.rules import event_words
@@ -168,6 +169,8 @@ class TurnAssembler:
             fence=claim.fence,
         )
         servers = await self._capabilities.resolve(agent, context)
+        is_code = self._engine_name(claim) == CODE_ENGINE
+        program = await self._capabilities.program(agent, context) if is_code else None
         prompt = await self._prompter.prompt(run, cwd=cwd, readable=readable, servers=servers)
         return EngineOptions(
             cwd=cwd,
@@ -208,6 +211,7 @@ class TurnAssembler:
             history=conversation(await past_turns(self._database, run)),
             event_context=None if claim.event is None else event_words(claim.event),
             journal=committed.steps_for_model,
+            program=program,
             engine_config=agent.engine_config,
             conversation=claim.thread_id,
             run_id=claim.run_id,

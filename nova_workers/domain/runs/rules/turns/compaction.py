@@ -22,6 +22,7 @@ from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, E
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
+from nova_workers.contracts.user_agents import CODE_ENGINE
 from nova_workers.domain.runs.rules.turns.assembly import as_past, past_turns
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
 from nova_workers.domain.threads.rules.sizes import content_chars
@@ -62,9 +63,9 @@ class Compactor:
     def is_due(self, claim: Claim, engine: Engine, model: str) -> bool:
         """Return whether the conversation and the new message come near the model's window.
 
-        Conversations in an SDK's own session are compacted by that SDK.
+        Conversations in an SDK's own session are compacted by that SDK. Code reads none, and writes no summary.
         """
-        if claim.parent_turn_id is None or claim.session_id is not None:
+        if claim.parent_turn_id is None or claim.session_id is not None or engine.name == CODE_ENGINE:
             return False
         size = claim.context_tokens + content_chars(claim.content) // CHARS_PER_TOKEN
         return size > self.due_above_tokens(engine, model)

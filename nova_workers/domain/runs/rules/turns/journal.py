@@ -287,7 +287,7 @@ class TurnJournal(ForwardingListener):
                 event_id=event_id,
                 used=spent,
                 facts=facts,
-                absorb=not stop,
+                absorb=step.joins and not stop,
                 clears=clears,
             )
             if self.budget is not None:

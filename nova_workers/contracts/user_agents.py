@@ -1,0 +1,176 @@
+"""What a worker and the process of an agent in Python tell each other, and the port between engine and process.
+
+The worker asks, with calls of one MCP tool, `AGENT_CALL`; the process answers. To ``next`` it answers with what the
+function wants done, once it wants something: the engine does that as the calls of a step of the journal, and the next
+``next`` brings their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.native import CODE_MESSAGES, CODE_STEP, CODE_STEP_ONCE
+
+CODE_ENGINE: Final = "code"
+"""The engine of agents in Python."""
+AGENT_CALL: Final = "nova/agent"
+"""The name of the tool. It is in no list of tools."""
+MAX_STEP_BYTES: Final = 262_144
+"""The limit of a step's result as JSON."""
+
+OnNewVersion = Literal["continue", "refuse"]
+"""What becomes of a run that another version of the code began: it goes on if its steps are the same, or it fails."""
+
+ReportText = Callable[[int, str], None]
+"""Receives a piece of emitted text, and where it begins in all text of the answer that is being waited for."""
+
+_KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step"}
+
+
+class CodeConfig(BaseModel):
+    """The ``engine_config`` of an agent whose engine is `CODE_ENGINE`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    agent: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*:[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
+    """The project or package, and the function: ``shop:triage``."""
+    on_new_version: OnNewVersion = "continue"
+    """What becomes of a run that another version of the code began."""
+
+
+class Operation(BaseModel):
+    """Something that a function wants done: a call of the journal.
+
+    Attributes:
+        name: Of the call in the journal: a tool, or a kind of its own, such as `CODE_STEP`.
+        input: Of the call.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    input: dict[str, Any] = {}
+
+    @property
+    def label(self) -> str:
+        """What it is, for people, and what must be the same when a function is executed again."""
+        if self.name in _KINDS:
+            return f"{_KINDS[self.name]} {self.input.get('name')!r}"
+        return "new_messages()" if self.name == CODE_MESSAGES else f"tool {self.name!r}"
+
+
+class Finished(BaseModel):
+    """An operation with its result."""
+
+    model_config = ConfigDict(frozen=True)
+
+    operation: Operation
+    text: str = ""
+    failed: bool = False
+
+
+class JournalEntry(BaseModel):
+    """A step of the journal: operations that were wanted at once.
+
+    Attributes:
+        joined: Messages to the run that joined it after this step, as content blocks.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    finished: tuple[Finished, ...]
+    joined: tuple[tuple[dict[str, Any], ...], ...] = ()
+
+
+class AgentRequest(BaseModel):
+    """What the worker asks.
+
+    Attributes:
+        do: ``next``: take `entries`, and go on to what is wanted next. ``perform``: execute the step at `at` among what
+            is wanted. ``end``: drop the session.
+        session: Names one execution of the function.
+        agent: Begins a session, with `message`. Only in the first ``next``.
+        message: Content blocks.
+        entries: Steps of the journal, from the first, in their order; over all requests of a session each once.
+        more: Further entries follow with the next request; this one is answered at once.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    do: Literal["next", "perform", "end"]
+    session: str
+    agent: str | None = None
+    message: tuple[dict[str, Any], ...] = ()
+    entries: tuple[JournalEntry, ...] = ()
+    more: bool = False
+    at: int = 0
+
+
+class AgentReply(BaseModel):
+    """What the process answers.
+
+    Attributes:
+        text: To ``next``: all text that the function emitted since the last answer, and the answer itself at the end.
+            To ``perform``: the result as JSON, or the error.
+        operations: What the function wants done. Empty: it ended.
+        failed: To ``perform``: the step failed.
+        problem: The function failed.
+        mismatch: It failed since it does not do what the journal has.
+        known: Whether there is such a session.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str = ""
+    operations: tuple[Operation, ...] = ()
+    failed: bool = False
+    problem: str | None = None
+    mismatch: bool = False
+    known: bool = True
+
+
+class ProcessLost(ConnectionError):
+    """The process of an agent ended, or does not answer: its sessions are lost. The message has its last words."""
+
+
+class AgentProgram(Protocol):
+    """The function of an agent, for one attempt at a turn.
+
+    Attributes:
+        name: As agents name it: ``project:function``.
+        version: Of its code; empty if it is not known.
+        on_new_version: What becomes of a run that another version of the code began.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - described in the class's docstring
+    @property
+    def version(self) -> str: ...  # noqa: D102 - likewise
+    @property
+    def on_new_version(self) -> OnNewVersion: ...  # noqa: D102 - likewise
+
+    async def ask(self, request: AgentRequest, report: ReportText | None = None) -> AgentReply:
+        """Return the answer of the process, which starts if it does not run.
+
+        Args:
+            request: The question. The agent in it is that of this program, whatever it names.
+            report: Receives emitted text as it comes.
+
+        Raises:
+            ProcessLost: It ended before it answered.
+            EngineFailure: It does not start.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release the process."""
+        ...
+
+
+def as_json(model: BaseModel) -> JsonObject:
+    """Return a value of this module as JSON, without what is as by default."""
+    return model.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,246 @@
+"""Executes the functions of agents in the process of a project.
+
+A session is one execution of a function, for one attempt at a run. Its function runs on the event loop of async
+functions of users, and so do all methods here that it or the worker wakes up; steps run as tools do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
+
+from nova_workers.base.errors import NovaError, ToolFailure
+from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentReply, AgentRequest, JournalEntry
+from nova_workers.contracts.user_tools import CallContext
+from nova_workers.sdk.agents import UserAgent
+from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Wanted
+from nova_workers.sdk.execution import Execution
+from nova_workers.sdk.loading import raised_at
+
+_T = TypeVar("_T")
+
+Emit = Callable[[int, str], None]
+"""Receives emitted text, and where it begins in all text of the answer. May be called from any thread."""
+
+_MAX_TEXT_CHARS: Final = 2_000_000
+"""The limit of text between two operations."""
+
+
+class Sessions:
+    """All sessions of a process. Used on the loop of the protocol."""
+
+    def __init__(self, agents: Mapping[str, UserAgent], execution: Execution) -> None:
+        self._agents = agents
+        self._execution = execution
+        self._sessions: dict[str, _Session] = {}
+
+    async def answer(self, request: AgentRequest, about: CallContext, emit: Emit) -> AgentReply:
+        """Answer a worker."""
+        session = self._sessions.get(request.session)
+        if session is None and request.agent is not None:
+            agent = self._agents.get(request.agent)
+            if agent is None:
+                known = ", ".join(self._agents) or "none"
+                return AgentReply(problem=f"There is no agent {request.agent!r} in this code; there are: {known}.")
+            session = _Session(agent, Message(request.message), about, await self._execution.free_loop())
+            self._sessions[request.session] = session
+        if session is None:
+            return AgentReply(known=False)
+        match request.do:
+            case "next":
+                return await session.on_loop(session.go_on(request, emit))
+            case "perform":
+                return await self._perform(session, request.at, about)
+            case "end":
+                del self._sessions[request.session]
+                session.end()
+                return AgentReply()
+
+    async def _perform(self, session: _Session, at: int, about: CallContext) -> AgentReply:
+        function = session.function(at)
+        if function is None:
+            return AgentReply(known=False)
+        context = ToolContext(**about.model_dump(), timeout_s=function.options.timeout_s, tool=function.name)
+        try:
+            value = await self._execution.call(function, {}, context)
+            return AgentReply(text=_json(function.name, value))
+        except ToolFailure as error:
+            return AgentReply(text=error.message, failed=True)
+
+
+class _Session:
+    """Implements `nova_workers.sdk.durable.Journal` for one function."""
+
+    def __init__(self, agent: UserAgent, message: Message, about: CallContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._agent = agent
+        self._message = message
+        self._about = about
+        self._loop = loop
+        self._entries: deque[JournalEntry] = deque()
+        self._taken = 0
+        """How many steps of the journal the function has had."""
+        self._wanted: Sequence[Wanted[Any]] = ()
+        """What is being executed elsewhere, or waits to be."""
+        self._waiting: asyncio.Future[None] | None = None
+        """What the function waits for meanwhile."""
+        self._reply: asyncio.Future[AgentReply] | None = None
+        self._unsent: AgentReply | None = None
+        """An answer without a question: the function ended otherwise than by an operation."""
+        self._text: list[str] = []
+        self._chars = 0
+        self._emit: Emit | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def on_loop(self, doing: Coroutine[Any, Any, _T]) -> _T:
+        """Do something on the loop of the function. From another one."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(doing, self._loop))
+
+    def function(self, at: int) -> StepFunction | None:
+        """Return the function of a step that is wanted."""
+        return self._wanted[at].function if at < len(self._wanted) else None
+
+    def end(self) -> None:
+        """Cancel the function. From another loop."""
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def go_on(self, request: AgentRequest, emit: Emit) -> AgentReply:
+        """Take steps of the journal, and return what is wanted next."""
+        self._entries.extend(request.entries)
+        if request.more:
+            return AgentReply()
+        if self._unsent is not None:
+            return self._unsent
+        self._emit = emit
+        self._reply = self._loop.create_future()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"agent-{self._agent.name}")
+        elif self._waiting is not None and self._entries and not self._waiting.done():
+            self._waiting.set_result(None)
+        try:
+            return await self._reply
+        finally:
+            self._emit = self._reply = None
+
+    @property
+    def replaying(self) -> bool:
+        """See `Journal.replaying`."""
+        return bool(self._entries)
+
+    def emit(self, text: str) -> None:
+        """See `Journal.emit`."""
+        if self._entries or not text:
+            return
+        at, self._chars = self._chars, self._chars + len(text)
+        if self._chars > _MAX_TEXT_CHARS:
+            raise ValueError(f"More than {_MAX_TEXT_CHARS:,} characters were emitted between two operations.")
+        self._text.append(text)
+        if self._emit is not None:
+            self._emit(at, text)
+
+    async def execute(self, wanted: Sequence[Wanted[Any]]) -> JournalEntry:
+        """See `Journal.execute`."""
+        if self._wanted:
+            raise RuntimeError(
+                f"{wanted[0].operation.label} was wanted while {self._wanted[0].operation.label} has not ended. "
+                "Pass operations that are to be executed at once to ctx.gather: their order must always be the same."
+            )
+        if not self._entries:
+            self._wanted = wanted
+            self._waiting = self._loop.create_future()
+            self._say(AgentReply(text=self._take_text(), operations=tuple(each.operation for each in wanted)))
+            try:
+                await self._waiting
+            except asyncio.CancelledError:
+                self._say(
+                    AgentReply(
+                        problem=f"{wanted[0].operation.label} was canceled by the function, such as by "
+                        "asyncio.timeout(). An operation cannot be; expected 'timeout_s' of ctx.step_with."
+                    )
+                )
+                raise
+            self._wanted = ()
+        else:
+            self._take_text()
+        entry = self._entries.popleft()
+        self._taken += 1
+        labels = [each.operation.label for each in wanted]
+        recorded = [each.operation.label for each in entry.finished]
+        if labels != recorded:
+            await self._differ(" and ".join(recorded), " and ".join(labels))
+        return entry
+
+    async def _differ(self, recorded: str, wanted: str) -> None:
+        """Fail, and never return to the function, which could catch an error."""
+        self._say(
+            AgentReply(
+                problem=f"At step {self._taken} of the run the journal has {recorded}, "
+                f"and the function wants {wanted}.",
+                mismatch=True,
+            )
+        )
+        await self._loop.create_future()
+
+    async def _run(self) -> None:
+        try:
+            value = await self._agent.function(Context(self, self._about), self._message)
+            if self._entries:
+                self._taken += 1
+                await self._differ(
+                    " and ".join(each.operation.label for each in self._entries[0].finished), "to end with an answer"
+                )
+            said = self._take_text()
+            self._say(AgentReply(text=said if value is None else f"{said}{_answer(self._agent, value)}"))
+        except asyncio.CancelledError:
+            self._say(AgentReply(problem="The function was canceled."))
+        except BaseException as error:
+            # Code of users may raise anything, and the process goes on.
+            self._say(AgentReply(text=self._take_text(), problem=_problem(error)))
+
+    def _say(self, reply: AgentReply) -> None:
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_result(reply)
+        elif self._unsent is None:
+            self._unsent = reply
+
+    def _take_text(self) -> str:
+        text = "".join(self._text)
+        self._text.clear()
+        self._chars = 0
+        return text
+
+
+def _answer(agent: UserAgent, value: Any) -> str:
+    if isinstance(value, Answer):
+        return value.text
+    return value if isinstance(value, str) else _json(f"{agent.name}()", value)
+
+
+def _json(name: str, value: Any) -> str:
+    try:
+        text = value.model_dump_json() if isinstance(value, BaseModel) else to_json(value).decode()
+    except (PydanticSerializationError, ValueError) as error:
+        raise ToolFailure(
+            f"{name} returned a {type(value).__name__} that is no JSON ({error}); expected values of JSON."
+        ) from error
+    size = len(text.encode())
+    if size > MAX_STEP_BYTES:
+        raise ToolFailure(
+            f"{name} is too large: its result is {size:,} bytes as JSON, and the journal takes {MAX_STEP_BYTES:,}. "
+            "Keep large values elsewhere, and return where they are."
+        )
+    return text
+
+
+def _problem(error: BaseException) -> str:
+    traceback.print_exception(error)
+    place = raised_at(error)
+    what = error.message if isinstance(error, NovaError) else f"{type(error).__name__}: {error}"
+    return what + (f" (at {place})" if place else "")

@@ -1,0 +1,316 @@
+"""Agents in Python: functions whose operations are the steps of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import InvalidInput
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.user_agents import AgentProgram
+from nova_workers.contracts.waits import Answer
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.visibility import one_tenant
+from tests.integration.capabilities.stage import Stage, open_stage
+from tests.requirements import proves
+from tests.support.servers.model_server import model_server
+
+CODE = '''
+import asyncio, os, signal
+from pathlib import Path
+from nova_workers.sdk import Answer, Context, Message, StepFailed, ToolFailure, agent
+
+HERE = Path(__file__).parent.parent
+
+def record(line):
+    with (HERE / "done").open("a") as file:
+        file.write(line + "\\n")
+    return line
+
+async def later(line):
+    await asyncio.sleep(0)
+    return record(line)
+
+@agent
+async def work(ctx: Context, message: Message) -> Answer:
+    """Do some steps."""
+    first = await ctx.step("first", record, "one")
+    ctx.emit("Half. ")
+    two, three = await ctx.gather(ctx.step("second", later, "two"), ctx.step("third", record, "three"))
+    return Answer(f"{message.text}: {first} {two} {three}")
+
+@agent
+async def listens(ctx: Context, message: Message) -> str:
+    await ctx.step("first", record, "one")
+    return "heard " + " ".join(each.text for each in await ctx.new_messages())
+
+@agent
+async def order(ctx: Context, message: Message) -> str:
+    found = await ctx.step("plan", record, "planned")
+    if message.text == "pay":
+        found = await ctx.tool("pay", amount=5)
+    if message.text == "ask":
+        found = await ctx.ask_user("Which?", options=["a", "b"])
+    if message.text == "sleep":
+        await ctx.sleep(0.01)
+    await ctx.step("after", record, "after")
+    return f"Done: {found}"
+
+@agent
+async def fail(ctx: Context, message: Message) -> list[str]:
+    async def breaks():
+        raise ValueError("no luck")
+    failed = []
+    for wanted in (ctx.step("breaks", breaks), ctx.step("large", lambda: "x" * 300_000), ctx.tool("nothing")):
+        try:
+            await wanted
+        except (StepFailed, ToolFailure) as error:
+            failed.append(str(error))
+    return failed
+
+@agent
+async def crash(ctx: Context, message: Message) -> str:
+    def die_once():
+        if not (HERE / "died").exists():
+            (HERE / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return "alive"
+    await ctx.step("before", record, "before")
+    if message.text == "once":
+        try:
+            await ctx.step_once("die", die_once)
+        except StepFailed as error:
+            return str(error)
+    return await ctx.step("die", die_once)
+
+@agent
+async def broken(ctx: Context, message: Message) -> str:
+    await ctx.step("before", record, "before")
+    raise KeyError("lost")
+
+@agent
+async def secret(ctx: Context, message: Message) -> str:
+    return await ctx.step("read", lambda: "it is " + ctx.secret("TOKEN"))
+'''
+TOOLS = '''
+from nova_workers.sdk import tool
+
+@tool(needs_approval=True)
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+'''
+GRANT: dict[str, Any] = {"project:shop": {"config": {"secrets": ["TOKEN"]}}, "user": {}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, code in (("code", CODE), ("tools", TOOLS)):
+        (tmp_path / "shop" / name).mkdir(parents=True)
+        (tmp_path / "shop" / name / "shop.py").write_text(code, encoding="utf-8")
+    return tmp_path / "shop"
+
+
+@pytest.fixture
+async def stage(database: Database, redis: Redis, settings: Settings, folder: Path) -> AsyncIterator[Stage]:
+    async with model_server() as model, open_stage(database, redis, settings, model, projects=()) as stage:
+        project = {"name": "shop", "folder": str(folder), "tenant": stage.harness.tenant_id}
+        tools = stage.harness.settings.tools.model_copy(
+            update={"projects": Settings.model_validate({"tools": {"projects": [project]}}).tools.projects}
+        )
+        stage.harness.settings = stage.harness.settings.model_copy(update={"tools": tools})
+        await stage.secrets.put(stage.harness.tenant_id, "TOKEN", "tok-7f3a91c", by="person")
+        yield stage
+
+
+async def _run(stage: Stage, function: str, text: str = "go", **config: Any) -> RunView:
+    await stage.agent(
+        function, engine="code", engine_config={"agent": f"shop:{function}", **config}, capabilities=GRANT
+    )
+    return await stage.run(text, agent_id=function)
+
+
+async def _answered(stage: Stage, run_id: str, **answer: Any) -> RunView:
+    """Answer what a run waits for, and return the run as another worker ends it."""
+    await stage.harness.waiting.answer(stage.harness.tenant_id, run_id, None, Answer(**answer))
+    worker = stage.harness.worker(keeper=True)
+    await stage.harness.settle(worker)
+    await worker.publisher.drain(5)
+    async with stage.harness.database.connection() as connection:
+        return await get_run(connection, stage.harness.tenant_id, run_id)
+
+
+def _done(folder: Path) -> list[str]:
+    return (folder / "done").read_text(encoding="utf-8").split()
+
+
+@proves("code.steps")
+async def test_steps_are_calls_of_the_journal_and_their_values_those_of_the_function(
+    stage: Stage, folder: Path, database: Database
+) -> None:
+    run = await _run(stage, "work")
+    assert (run.status, run.text) == ("succeeded", "go: one two three"), run.error
+    assert sorted(_done(folder)) == ["one", "three", "two"]
+    rows = await database.fetch("SELECT step, tool_name, params->>'name', status FROM tool_calls ORDER BY sequence")
+    assert [tuple(row) for row in rows] == [
+        (0, "Step", "first", "completed"),
+        (1, "Step", "second", "completed"),
+        (1, "Step", "third", "completed"),
+    ]
+    texts = await database.fetch("SELECT content->0->>'text' FROM messages WHERE role = 'assistant' ORDER BY seq")
+    assert [row[0] for row in texts] == [None, "Half. ", "go: one two three"]
+
+
+@proves("code.steps")
+async def test_a_failed_step_is_an_error_that_the_function_may_catch(stage: Stage) -> None:
+    run = await _run(stage, "fail")
+    assert run.status == "succeeded", run.error
+    breaks, large, nothing = json.loads(run.text or "")
+    assert breaks.startswith("The step 'breaks' failed: ValueError: no luck (at /")
+    assert "The step 'large' is too large: its result is 300,002 bytes as JSON, and the journal takes 262,144." in large
+    assert "'nothing'" in nothing
+
+
+@proves("code.steps")
+async def test_a_function_that_raises_fails_its_run_with_the_place(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "broken")
+    assert run.status == "failed"
+    assert run.error is not None
+    assert f"shop:broken failed: KeyError: 'lost' (at {folder}/code/shop.py:" in run.error.message
+
+
+@proves("code.steps")
+async def test_nothing_keeps_a_secret_that_a_step_returned(stage: Stage) -> None:
+    run = await _run(stage, "secret")
+    assert run.text == "it is [secret:TOKEN]", run.error
+    assert "tok-7f3a91c" not in await stage.dump()
+
+
+@proves("code.crash")
+async def test_a_step_whose_process_ends_is_executed_again(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "crash")
+    assert (run.status, run.text) == ("succeeded", "alive"), run.error
+    assert _done(folder) == ["before"]
+
+
+@proves("code.crash")
+async def test_a_step_that_must_not_be_executed_twice_is_interrupted(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "crash", "once")
+    assert "step 'die' was interrupted" in (run.text or ""), run.error
+    assert _done(folder) == ["before"]
+
+
+@proves("code.waits")
+async def test_a_function_waits_for_an_approval_and_goes_on_after_its_steps(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "order", "pay")
+    assert run.status == "waiting", run.error
+    run = await _answered(stage, run.id, approve=True)
+    assert (run.status, run.text) == ("succeeded", "Done: paid 5"), run.error
+    assert _done(folder) == ["planned", "after"]
+
+
+@proves("code.waits")
+async def test_a_function_asks_a_person(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "order", "ask")
+    assert run.status == "waiting", run.error
+    run = await _answered(stage, run.id, text="b")
+    assert (run.status, run.text) == ("succeeded", "Done: b"), run.error
+    assert _done(folder) == ["planned", "after"]
+
+
+@proves("code.mismatch")
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            '"plan", record',
+            '"design", record',
+            "At step 1 of the run the journal has step 'plan', and the function wants",
+        ),
+        ('ctx.tool("pay", amount=5)', 'ctx.tool("ask", amount=5)', "has tool 'pay', and the function wants tool 'ask'"),
+    ],
+)
+async def test_code_that_does_something_else_fails_with_both_names(
+    stage: Stage, folder: Path, old: str, new: str, problem: str
+) -> None:
+    run = await _run(stage, "order", "pay")
+    assert run.status == "waiting", run.error
+    (folder / "code" / "shop.py").write_text(CODE.replace(old, new), encoding="utf-8")
+    run = await _answered(stage, run.id, approve=True)
+    assert run.status == "failed"
+    assert run.error is not None
+    assert run.error.kind == "nondeterminism"
+    assert problem in run.error.message
+
+
+@proves("code.mismatch")
+async def test_code_of_another_version_goes_on_only_where_the_agent_allows_it(stage: Stage, folder: Path) -> None:
+    first = await _run(stage, "order", "pay", on_new_version="refuse")
+    (folder / "code" / "other.py").write_text("# A new file is a new version.\n", encoding="utf-8")
+    run = await _answered(stage, first.id, approve=True)
+    assert run.status == "failed"
+    assert run.error is not None
+    assert "The run was begun by version" in run.error.message
+
+
+@proves("code.refused")
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({}, r"engine_config\.agent"),
+        ({"agent": "shop:nothing"}, r"There is no agent 'nothing' in it; there are: work, listens"),
+        ({"agent": "other:work"}, r"there is no code 'other' for 'other:work'"),
+        ({"agent": "shop:work", "step": 1}, r"engine_config\.step"),
+    ],
+)
+async def test_an_agent_without_code_is_refused_when_it_is_written(
+    stage: Stage, config: dict[str, str], problem: str
+) -> None:
+    registry = default_registry(stage.harness.database, stage.harness.settings, SystemClock())
+    spec = AgentSpec.model_validate({"name": "a", "engine": "code", "engine_config": config})
+    with pytest.raises(InvalidInput, match=problem):
+        registry.validate(spec)
+
+
+@proves("code.refused")
+async def test_code_of_another_tenant_is_not_there(stage: Stage, folder: Path) -> None:
+    registry = default_registry(stage.harness.database, stage.harness.settings, SystemClock(), execute=_never)
+    config = {"name": "a", "engine": "code", "engine_config": {"agent": "shop:work"}}
+    spec = AgentSpec.model_validate(config)
+    with one_tenant("ten_other"), pytest.raises(InvalidInput, match="there is no code 'shop'"):
+        registry.validate(spec)
+    # Also for an agent that another way brought in.
+    context = CapabilityContext(tenant_id="ten_other", agent_id="a", thread_id="thr_1", run_id="run_1")
+    with pytest.raises(InvalidInput, match="there is no code 'shop'"):
+        await registry.program(spec, context)
+
+
+async def _never(_: object) -> AgentProgram:
+    raise AssertionError("It was to be executed.")
+
+
+@proves("code.steered")
+@pytest.mark.parametrize(("function", "text"), [("listens", "heard more"), ("work", "go: one two three")])
+async def test_a_message_joins_where_the_function_asks_for_it(stage: Stage, function: str, text: str) -> None:
+    await stage.agent(function, engine="code", engine_config={"agent": f"shop:{function}"})
+    harness = stage.harness
+    run = await harness.submit("go", agent_id=function)
+    more = await harness.submit("more", run.thread_id, on_busy="steer")
+    worker = harness.worker(keeper=True)
+    await harness.settle(worker)
+    await worker.publisher.drain(5)
+    async with harness.database.connection() as connection:
+        first = await get_run(connection, harness.tenant_id, run.run_id)
+        second = await get_run(connection, harness.tenant_id, more.run_id)
+    assert first.text == text, first.error
+    assert second.status == ("merged" if function == "listens" else "succeeded")
