@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any, Final, Literal
 
 import orjson
@@ -64,22 +65,37 @@ async def list_conversation_items(
     order: Literal["asc", "desc"] = "desc",
 ) -> Response:
     """List what was said in a conversation, newest first unless `order` is ``asc``."""
-    enough = limit if after is None and order == "desc" else None
-    newest_first = await _items(door, thread_of(conversation), enough)
-    return _json(page_of(newest_first if order == "desc" else newest_first[::-1], after, limit))
+    thread_id = thread_of(conversation)
+    if order == "asc":
+        # A conversation is read from its newest turn, since that is where its branch is known.
+        items = [item async for page in _pages(door, thread_id) for item in page][::-1]
+    else:
+        items = await _newest(door, thread_id, after, limit)
+    return _json(page_of(items, after, limit))
 
 
-async def _items(door: Door, thread_id: str, enough: int | None) -> list[JsonObject]:
-    """Return the items of a conversation, newest first: all, or more than are enough."""
+async def _newest(door: Door, thread_id: str, after: str | None, limit: int) -> list[JsonObject]:
+    """Return the items of a conversation, newest first, until more than a page of them follow an item."""
     found: list[JsonObject] = []
-    below: int | None = None
-    while enough is None or len(found) <= enough:
-        page = await door.items_of_thread(thread_id, below_depth=below)
-        found += reversed([document for item in page.items for document in item_documents(item)])
-        below = page.below_depth
-        if below is None:
+    begins = 0 if after is None else None
+    async for page in _pages(door, thread_id):
+        if begins is None:
+            begins = next((len(found) + at for at, item in enumerate(page, 1) if item["id"] == after), None)
+        found += page
+        if begins is not None and len(found) > begins + limit:
             break
     return found
+
+
+async def _pages(door: Door, thread_id: str) -> AsyncGenerator[list[JsonObject]]:
+    """Yield the items of a conversation's turns, newest first."""
+    below: int | None = None
+    while True:
+        page = await door.items_of_thread(thread_id, below_depth=below)
+        yield [document for item in page.items for document in item_documents(item)][::-1]
+        below = page.below_depth
+        if below is None:
+            return
 
 
 def _conversation(thread: ThreadView) -> dict[str, Any]:

@@ -367,6 +367,16 @@ async def test_a_conversation_is_a_thread(api: Api, worker: ManualWorker, client
         await client.conversations.items.list(conversation.id, after="msg_none")
 
 
+async def test_pages_of_a_long_conversation_have_each_item_once(api: Api, client: AsyncOpenAI) -> None:
+    texts = [f"{who} {number}" for number in range(45) for who in ("user", "assistant")]
+    past = [{"role": text.split()[0], "content": [{"type": "text", "text": text}]} for text in texts]
+    conversation = (await api.thread(messages=past)).replace("thr_", "conv_")
+    for order, expected in (("desc", texts[::-1]), ("asc", texts)):
+        pages = client.conversations.items.list(conversation, order=order, limit=11)
+        said = [part["text"] async for item in pages for part in item.model_dump()["content"]]
+        assert said == expected
+
+
 async def test_a_compacted_conversation_is_sent_in_place_of_itself(
     api: Api, worker: ManualWorker, client: AsyncOpenAI
 ) -> None:
