@@ -31,10 +31,6 @@ StreamMode = Literal[
 ]
 _STREAMED: Final = frozenset({"values", "messages", "messages-tuple", "updates", "events", "custom"})
 _REFUSED: Final[Mapping[str, str]] = {
-    "checkpoint": "a run continues at the head of its thread; to continue elsewhere, fork at a turn with "
-    "POST /v1/threads/{thread_id}/fork.",
-    "checkpoint_id": "a run continues at the head of its thread; to continue elsewhere, fork at a turn with "
-    "POST /v1/threads/{thread_id}/fork.",
     "interrupt_before": "approval rules of the agent say before which tools it asks (`permissions`).",
     "interrupt_after": "approval rules of the agent say before which tools it asks (`permissions`).",
     "webhook": "webhooks are of the tenant: POST /v1/webhooks, for one agent or all.",
@@ -117,8 +113,10 @@ def refuse_unkept(body: RunMake) -> None:
             "POST /threads/{thread_id}/runs/{run_id}/cancel.",
             field="on_disconnect",
         )
-    for name in (body.command or {}).keys() & {"goto", "update"}:
-        raise NotOffered(f"command: {name} is for graphs; send a message as input, or `resume`.", field="command")
+    for name in ("goto", "update"):
+        # Clients send commands whole, with empty fields.
+        if (body.command or {}).get(name) not in (None, [], {}, ""):
+            raise NotOffered(f"command: {name} is for graphs; send a message as input, or `resume`.", field="command")
 
 
 def said_in(given: Any) -> Said:

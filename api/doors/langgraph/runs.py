@@ -22,7 +22,7 @@ from ...errors import NotOffered
 from ...json_body import StrictRoute
 from ...params import known_form
 from ..service import AnyDoor, Door, SendingDoor
-from .conversations import conversation_of, json, name_of, thread_of
+from .conversations import conversation_of, json, name_of, states_of, thread_of
 from .inputs import RunMake, answers_of, refuse_unkept, run_of, said_in
 from .messages import interrupts_of
 from .threads import LimitQuery, ThreadPath, make_thread
@@ -150,8 +150,9 @@ async def send(door: Door, thread_id: str | None, body: RunMake, request_id: str
         NovaError: It is refused; then there is no run, and nothing is answered.
     """
     refuse_unkept(body)
+    await _refuse_elsewhere(door, thread_id, body)
     key = door.key(request_id, body)
-    if body.command is not None and "resume" in body.command:
+    if (body.command or {}).get("resume") is not None:
         return await _resume(door, thread_id, body, key)
     said = said_in(body.input)
     now = door.state.services.clock.now()
@@ -170,6 +171,23 @@ async def send(door: Door, thread_id: str | None, body: RunMake, request_id: str
     thread = await _addressed(door, thread_id, body)
     begun = await door.submit(run_of(body, said, thread_id=thread.id, now=now), key=key)
     return Sent(begun.run_id, begun.thread_id, name_of(thread), found=begun.state)
+
+
+async def _refuse_elsewhere(door: Door, thread_id: str | None, body: RunMake) -> None:
+    """Refuse a run that is to continue at an earlier state. Front ends name the newest one with each message."""
+    named = body.checkpoint.get("checkpoint_id") if isinstance(body.checkpoint, dict) else body.checkpoint
+    wanted = body.checkpoint_id or named
+    if not wanted:
+        return
+    if thread_id is not None:
+        newest = states_of(await conversation_of(door, await thread_of(door, thread_id)))[0]
+        if wanted == newest["checkpoint"]["checkpoint_id"]:
+            return
+    raise NotOffered(
+        "checkpoint: a run continues at the newest state of its thread; to continue elsewhere, fork at a turn with "
+        "POST /v1/threads/{thread_id}/fork.",
+        field="checkpoint",
+    )
 
 
 async def find_run(door: Door, thread_id: str, run_id: str) -> tuple[ThreadView, RunView]:

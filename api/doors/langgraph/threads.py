@@ -166,8 +166,11 @@ async def get_state_at(thread_id: ThreadPath, checkpoint_id: CheckpointPath, doo
 
 @router.post("/threads/{thread_id}/state/checkpoint")
 async def get_state_of_checkpoint(thread_id: ThreadPath, body: CheckpointRead, door: AnyDoor) -> Response:
-    """Return the state of a thread after a run."""
-    return json(await _state_at(door, thread_id, str(body.checkpoint.get("checkpoint_id") or "")))
+    """Return the state of a thread after a run; the newest one for a checkpoint without an id."""
+    checkpoint_id = body.checkpoint.get("checkpoint_id")
+    return (
+        await get_state_at(thread_id, str(checkpoint_id), door) if checkpoint_id else await get_state(thread_id, door)
+    )
 
 
 @router.post("/threads/{thread_id}/history")

@@ -111,6 +111,8 @@ async def test_a_thread_shows_what_was_said_and_its_states_before(
     [earlier] = await sdk.threads.get_history(thread_id, before=state["checkpoint"])
     assert earlier["checkpoint"] == state["parent_checkpoint"]
     assert texts((await sdk.threads.get_state(thread_id, earlier["checkpoint"]))["values"]) == whole[:2]
+    nameless: Any = {"thread_id": thread_id}
+    assert texts((await sdk.threads.get_state(thread_id, nameless))["values"]) == whole
     copied: Any = await api.http.post(f"/langgraph/threads/{thread_id}/copy")
     assert texts((await sdk.threads.get(copied.json()["thread_id"]))["values"]) == whole
 
@@ -123,13 +125,14 @@ async def test_an_id_that_cannot_be_stored_is_unknown(api: Api, sdk: LangGraphCl
 
 async def test_what_the_fleet_has_not_is_a_501_that_says_what_to_do(api: Api, sdk: LangGraphClient) -> None:
     thread_id = (await sdk.threads.create())["thread_id"]
+    batch: Any = [{"assistant_id": "nova", "input": {}}]
     refused = [
         sdk.assistants.create("nova"),
         sdk.assistants.get_graph("nova"),
         sdk.threads.update_state(thread_id, {"messages": []}),
         sdk.threads.search(values={"a": 1}),
         sdk.threads.create(ttl=5),
-        sdk.runs.create_batch([{"assistant_id": "nova", "input": {}}]),
+        sdk.runs.create_batch(batch),
         sdk.crons.search(),
         sdk.store.put_item(["users"], "ada", {"likes": "blue"}),
     ]

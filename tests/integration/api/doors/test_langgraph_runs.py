@@ -232,7 +232,9 @@ async def test_an_answer_that_is_sent_again_with_its_id_streams_the_rest_of_the_
     run_id = (await sdk.runs.create(thread_id, "nova", input=HELLO))["run_id"]
     turn = await worker.claim(thread_id)
     await turn.suspend("I must ask.", NewWait("call_0", AskUser(question="Which colour?")))
-    body = {"assistant_id": "nova", "command": {"resume": "blue"}, "stream_mode": ["values", "messages-tuple"]}
+    # RemoteGraph sends a command with all of its fields.
+    command = {"resume": "blue", "goto": [], "update": None}
+    body = {"assistant_id": "nova", "command": command, "stream_mode": ["values", "messages-tuple"]}
     headers = {"Idempotency-Key": "answer"}
     answered = await api.http.post(f"/langgraph/threads/{thread_id}/runs", json=body, headers=headers)
     assert answered.json()["run_id"] == run_id
@@ -287,6 +289,20 @@ async def test_a_call_that_needs_permission_is_decided_by_resume(
     body = {"assistant_id": "nova", "command": {"resume": resume}}
     answered = await api.http.post(f"/langgraph/threads/{thread_id}/runs", json=body)
     assert answered.status_code == status, answered.text
+
+
+async def test_a_run_may_name_the_newest_state_and_no_other(
+    api: Api, sdk: LangGraphClient, worker: ManualWorker
+) -> None:
+    thread_id = (await sdk.threads.create())["thread_id"]
+    checkpoint: Any = None
+    for _ in range(2):
+        checkpoint = (await sdk.threads.get_state(thread_id))["checkpoint"]
+        await sdk.runs.create(thread_id, "nova", input=HELLO, checkpoint=checkpoint)
+        await worker.play(thread_id, "Hello.")
+    with pytest.raises(APIStatusError, match="newest state") as error:
+        await sdk.runs.create(thread_id, "nova", input=HELLO, checkpoint=checkpoint)
+    assert error.value.status_code == 501
 
 
 async def test_a_stateless_run_begins_with_what_was_said_elsewhere(
