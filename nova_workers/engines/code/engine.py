@@ -21,8 +21,8 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.turn import Interruption, Turn
 
-MAX_STEPS: Final = 10_000
-"""The limit of operations in a run: each later attempt reads them all."""
+MAX_STEPS: Final = 2_000
+"""The limit of steps in a run: each later attempt reads them all, and each step is compared with all before it."""
 
 
 class CodeEngine:

@@ -18,7 +18,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.native import CODE_CALLS, CODE_MESSAGES, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.contracts.user_agents import AgentProgram, Operation
+from nova_workers.contracts.user_agents import AgentProgram, JournalEntry, Operation
 from nova_workers.engines.code.conversation import Conversation
 from nova_workers.engines.code.entries import entries_of
 from nova_workers.engines.mcp.toolbox import Toolbox
@@ -36,7 +36,9 @@ class FunctionResponder:
         self._conversation = conversation
         self._program = program
         self._run_id = options.run_id or "local"
-        self._first = len(options.history) + 1
+        self._read = len(options.history) + 1
+        """How many messages of the conversation `_entries` has, with those before the turn's first step."""
+        self._entries: list[JournalEntry] = []
         self._ended = False
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
@@ -57,7 +59,10 @@ class FunctionResponder:
                     # The wait for the answer raises it, which is where the turn is.
                     stopped = True
 
-        reply = await self._conversation.go_on(entries_of(ask.messages[self._first :]), show)
+        # The turn has appended whole steps since the last time.
+        self._entries += entries_of(ask.messages[self._read :])
+        self._read = len(ask.messages)
+        reply = await self._conversation.go_on(self._entries, show)
         if rest := reply.text[streamed:]:
             streamed = len(reply.text)
             draft.token(rest)

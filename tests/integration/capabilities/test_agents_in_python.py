@@ -24,6 +24,7 @@ from nova_workers.ledger.visibility import one_tenant
 from tests.integration.capabilities.stage import Stage, open_stage
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
+from tests.support.waiting import until
 
 CODE = '''
 import asyncio, os, signal
@@ -61,6 +62,8 @@ async def order(ctx: Context, message: Message) -> str:
         found = await ctx.tool("pay", amount=5)
     if message.text == "ask":
         found = await ctx.ask_user("Which?", options=["a", "b"])
+    if message.text == "delegate":
+        found = await ctx.ask_agent("scripted", "hello")
     if message.text == "sleep":
         await ctx.sleep(0.01)
     await ctx.step("after", record, "after")
@@ -143,6 +146,10 @@ async def _run(stage: Stage, function: str, text: str = "go", **config: Any) -> 
 async def _answered(stage: Stage, run_id: str, **answer: Any) -> RunView:
     """Answer what a run waits for, and return the run as another worker ends it."""
     await stage.harness.waiting.answer(stage.harness.tenant_id, run_id, None, Answer(**answer))
+    return await _settled(stage, run_id)
+
+
+async def _settled(stage: Stage, run_id: str) -> RunView:
     worker = stage.harness.worker(keeper=True)
     await stage.harness.settle(worker)
     await worker.publisher.drain(5)
@@ -225,6 +232,31 @@ async def test_a_function_asks_a_person(stage: Stage, folder: Path) -> None:
     assert run.status == "waiting", run.error
     run = await _answered(stage, run.id, text="b")
     assert (run.status, run.text) == ("succeeded", "Done: b"), run.error
+    assert _done(folder) == ["planned", "after"]
+
+
+@proves("code.waits")
+async def test_a_function_asks_another_agent(stage: Stage, folder: Path) -> None:
+    await stage.agent(
+        "order", engine="code", engine_config={"agent": "shop:order"}, capabilities={"agents": {"tools": ["ask_agent"]}}
+    )
+    run = await stage.run("delegate", agent_id="order")
+    assert (run.status, run.text) == ("succeeded", "Done: You said: hello"), run.error
+    assert _done(folder) == ["planned", "after"]
+
+
+@proves("code.waits")
+async def test_a_function_waits_for_a_time(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "order", "sleep")
+    assert run.status == "waiting", run.error
+
+    async def due() -> bool:
+        await stage.harness.reconciler.reconcile()
+        return bool(stage.harness.bells.waiting)
+
+    await until(due)
+    run = await _settled(stage, run.id)
+    assert (run.status, run.text) == ("succeeded", "Done: planned"), run.error
     assert _done(folder) == ["planned", "after"]
 
 
