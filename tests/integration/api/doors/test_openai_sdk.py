@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import openai
@@ -371,7 +371,8 @@ async def test_pages_of_a_long_conversation_have_each_item_once(api: Api, client
     texts = [f"{who} {number}" for number in range(45) for who in ("user", "assistant")]
     past = [{"role": text.split()[0], "content": [{"type": "text", "text": text}]} for text in texts]
     conversation = (await api.thread(messages=past)).replace("thr_", "conv_")
-    for order, expected in (("desc", texts[::-1]), ("asc", texts)):
+    orders: list[tuple[Literal["asc", "desc"], list[str]]] = [("desc", texts[::-1]), ("asc", texts)]
+    for order, expected in orders:
         pages = client.conversations.items.list(conversation, order=order, limit=11)
         said = [part["text"] async for item in pages for part in item.model_dump()["content"]]
         assert said == expected
