@@ -65,7 +65,8 @@ async def test_a_removed_engine_does_not_prevent_other_changes(api: Api, databas
     assert renamed.json()["spec"]["engine"] == "abacus"
     refused = await api.http.patch("/v1/agents/scout", json={"engine": "rocket"})
     assert refused.status_code == 422
-    assert "'rocket'; there are anthropic, claude_agent, codex, gemini, openai, scripted" in refused.json()["detail"]
+    engines = "anthropic, claude_agent, code, codex, gemini, openai, scripted"
+    assert f"'rocket'; there are {engines}" in refused.json()["detail"]
 
 
 async def test_putting_the_same_configuration_again_makes_no_version(api: Api) -> None:
