@@ -141,7 +141,7 @@ def test_a_mistake_is_reported_with_its_file_and_line_and_nothing_is_applied(
 
 
 def test_all_mistakes_are_reported_at_once(nova: Nova, root: Path) -> None:
-    (root / "agents" / "a.yaml").write_text("nmae: A\n")
+    (root / "agents" / "a.yaml").write_text("label: A\n")
     (root / "agents" / "b.yaml").write_text("name: B\ntrust: all\nmax_turns: 0\n")
     done = nova("plan")
     assert [line.removeprefix("nova: ").split(": ")[0] for line in done.err.splitlines()] == [
@@ -184,8 +184,8 @@ def test_each_change_of_a_file_is_applied_mistakes_are_shown_and_a_tool_ends_the
             )
         )
         await until(lambda: "3 made" in out.getvalue())
-        agent.write_text(text.replace("name: Assistant", "nmae: Assistant"))
-        await until(lambda: "project: agents/assistant.md:3: nmae" in err.getvalue())
+        agent.write_text(text.replace("name: Assistant", "label: Assistant"))
+        await until(lambda: "project: agents/assistant.md:3: label" in err.getvalue())
         agent.write_text(text.replace("name: Assistant", "name: Helper"))
         await until(lambda: '"Assistant" → "Helper"' in out.getvalue())
         assert not watching.done()
