@@ -1,4 +1,4 @@
-"""What runs ask people, in words."""
+"""What runs ask people and clients, and in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from nova_workers.base.vocabulary import ANSWERABLE
+from nova_workers.base.vocabulary import ANSWERABLE, ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskApproval, AskUser, WaitView
 
@@ -14,6 +14,16 @@ from nova_workers.contracts.waits import AskApproval, AskUser, WaitView
 def open_questions(run: RunView) -> Sequence[WaitView]:
     """Return the waits of a run that a person ends."""
     return [wait for wait in run.waits if wait.request.kind in ANSWERABLE]
+
+
+def outside_waits(run: RunView) -> list[WaitView]:
+    """Return the waits of a run that its client or a person ends."""
+    return [wait for wait in run.waits if wait.request.kind in EXTERNAL_WAITS]
+
+
+def is_settled(run: RunView) -> bool:
+    """Return whether a run has ended, or waits for something outside the fleet."""
+    return run.status in ENDED_RUNS or bool(outside_waits(run))
 
 
 def describe(wait: WaitView) -> str:

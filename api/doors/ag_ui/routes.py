@@ -11,7 +11,6 @@ from ag_ui.core import MessagesSnapshotEvent, RunFinishedEvent, RunFinishedSucce
 from fastapi import APIRouter, Response
 
 from nova_workers.base.errors import Conflict, Gone, IllegalTransition, InvalidInput, NotFound, missing
-from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.bodies import is_one_line
 from nova_workers.contracts.http.wire import OnBusy, RunView, ThreadView
 from nova_workers.contracts.runs import RequestKey
@@ -24,6 +23,7 @@ from ...json_body import StrictRoute
 from ...openapi import EVENT_STREAM
 from ...params import AgentIdPath
 from ..items import Item, QuestionItem, ToolCallItem
+from ..questions import outside_waits
 from ..service import Door, SendingDoor
 from .conversations import missed_messages
 from .inputs import (
@@ -313,7 +313,7 @@ async def _refuse_while_asking(door: Door, thread: ThreadView) -> None:
     if thread.active_run_id is None or thread.waiting_for is None:
         return
     run = await door.run(thread.active_run_id)
-    if any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits):
+    if outside_waits(run):
         raise Conflict(
             f"The conversation waits for {thread.waiting_for}. Answer with `resume`, or with messages of tools; a "
             "request without messages shows what is asked.",

@@ -102,11 +102,7 @@ def refuse_unkept(body: RunMake) -> None:
         NotOffered: It is asked for.
     """
     refuse_given(body, _REFUSED)
-    if body.multitask_strategy == "rollback":
-        raise NotOffered(
-            "multitask_strategy: a run that began is not undone. Use interrupt, and fork at the turn before.",
-            field="multitask_strategy",
-        )
+    _on_busy(body)
     if body.on_disconnect == "cancel":
         raise NotOffered(
             "on_disconnect: a run goes on when its client leaves, so that the client can come back. Cancel it with "
@@ -261,7 +257,12 @@ def _as_text(value: Any) -> str:
 
 
 def _on_busy(body: RunMake) -> OnBusy:
-    return "enqueue" if body.multitask_strategy == "rollback" else body.multitask_strategy
+    if body.multitask_strategy == "rollback":
+        raise NotOffered(
+            "multitask_strategy: a run that began is not undone. Use interrupt, and fork at the turn before.",
+            field="multitask_strategy",
+        )
+    return body.multitask_strategy
 
 
 def _past(spoken: Sequence[tuple[str, list[ContentBlock]]]) -> list[PastMessage]:

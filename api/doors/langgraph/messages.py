@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import AskApproval, AskUser, CallClientTool, WaitView
 
 from ..items import Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
+from ..questions import outside_waits
 
 AGENT: Final = "agent"
 """The name of the one node of an agent as a graph: its model."""
@@ -91,7 +91,7 @@ def content_of(content: Sequence[ContentBlock]) -> str | list[JsonObject]:
 
 def interrupts_of(run: RunView) -> list[JsonObject]:
     """Return the interrupts of a waiting run: its open waits on its caller or a person."""
-    return [_interrupt(run.id, wait) for wait in run.waits if wait.request.kind in EXTERNAL_WAITS]
+    return [_interrupt(run.id, wait) for wait in outside_waits(run)]
 
 
 def is_asked(item: Item) -> bool:

@@ -11,7 +11,6 @@ from pydantic import AfterValidator
 from starlette.responses import StreamingResponse
 
 from nova_workers.base.errors import Conflict, InvalidInput, NovaError, missing
-from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunView, ThreadView
@@ -21,6 +20,7 @@ from nova_workers.domain.runs.sql.reads import RunState
 from ...errors import NotOffered
 from ...json_body import StrictRoute
 from ...params import known_form
+from ..questions import is_settled, outside_waits
 from ..service import AnyDoor, Door, SendingDoor
 from .conversations import conversation_of, json, name_of, states_of, thread_of
 from .inputs import RunMake, answers_of, refuse_unkept, run_of, said_in
@@ -237,7 +237,7 @@ def _status(run: RunView) -> str:
             return "error"
         case "canceled":
             return "interrupted"
-        case "waiting" if any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits):
+        case "waiting" if outside_waits(run):
             return "interrupted"
         case "queued":
             return "pending"
@@ -272,7 +272,7 @@ async def _resume(door: Door, thread_id: str | None, body: RunMake, key: Request
         after, _, run_id = earlier.partition("@")
         return Sent(run_id, thread.id, name_of(thread), EventCursor.parse(after))
     run = None if thread.active_run_id is None else await door.run(thread.active_run_id)
-    waits = [] if run is None else [wait for wait in run.waits if wait.request.kind in EXTERNAL_WAITS]
+    waits = [] if run is None else outside_waits(run)
     if run is None or not waits:
         raise Conflict(f"Nothing is asked in the thread {thread_id!r} now: it was answered, or its run has ended.")
     answers = answers_of(run, waits, (body.command or {})["resume"])
@@ -293,7 +293,7 @@ async def _joined(door: Door, sent: Sent) -> Response:
     """
     headers = {"content-location": sent.place, "location": f"{sent.place}/join"}
     run = await door.wait(sent.run_id, timeout_s=_KEPT_ALIVE_S)
-    if _is_over(run):
+    if is_settled(run):
         return Response(await _values(door, run), media_type="application/json", headers=headers)
     return StreamingResponse(_kept_alive(door, sent.run_id), media_type="application/json", headers=headers)
 
@@ -304,7 +304,7 @@ async def _kept_alive(door: Door, run_id: str) -> AsyncGenerator[bytes]:
         while True:
             yield b"\n"
             run = await door.wait(run_id, timeout_s=_KEPT_ALIVE_S)
-            if _is_over(run):
+            if is_settled(run):
                 yield await _values(door, run)
                 return
     except NovaError as error:
@@ -319,7 +319,3 @@ async def _values(door: Door, run: RunView) -> bytes:
     values: Mapping[str, Any] = conversation.values
     asked = interrupts_of(run)
     return orjson.dumps({**values, "__interrupt__": asked} if asked else values)
-
-
-def _is_over(run: RunView) -> bool:
-    return run.status in ENDED_RUNS or any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from nova_workers.base.errors import IllegalTransition, InvalidInput
 from nova_workers.base.stopping import stop_tasks
-from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.wire import AgentView, RunView, StatelessRunCreate
@@ -19,6 +19,7 @@ from ...pagination import PageRequest
 from ...state import ApiState, state_of
 from ...workers import name_missing_worker
 from ..items import FileItem, ToolCallItem, ToolResultItem
+from ..questions import is_settled
 from ..service import Door
 from .protocol import Context
 
@@ -171,11 +172,6 @@ def runs_of(context: Context) -> Runs:
         raise RuntimeError("A request came here without a caller.")
     # The SDK reads what comes from the client, and cancels the handler of one that has left.
     return Runs(Door(state_of(request), caller, Request(request.scope, never)))
-
-
-def is_settled(run: RunView) -> bool:
-    """Return whether a run has ended, or waits for something outside the fleet."""
-    return run.status in ENDED_RUNS or any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits)
 
 
 async def never() -> NoReturn:

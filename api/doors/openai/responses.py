@@ -12,13 +12,13 @@ from typing import Any, Final, Literal
 import orjson
 
 from nova_workers.base.errors import InvalidInput, NotFound, missing
-from nova_workers.base.vocabulary import EXTERNAL_WAITS
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.run_options import ClientTool
 from nova_workers.contracts.waits import AskApproval, AskUser
 
 from ..items import FileItem, Item, MessageItem, QuestionItem, ReasoningItem, ToolCallItem, ToolResultItem, call_item_id
+from ..questions import outside_waits
 from ..service import RecordedRun
 from .bodies import JSON_OBJECT
 from .inputs import Approval
@@ -82,7 +82,7 @@ def status_of(run: RunView, last_step: int | None) -> Status:
             return "failed"
         case "canceled":
             return "cancelled"
-        case "waiting" if any(wait.request.kind in EXTERNAL_WAITS for wait in run.waits):
+        case "waiting" if outside_waits(run):
             return "incomplete"
         case _:
             return "in_progress" if run.attempt else "queued"

@@ -1,6 +1,7 @@
 """Finds where a conversation continues, for clients that name it by what was said in it, not by an id.
 
-A place is kept under the digest of the conversation as an idempotency key is; no header can have such a key.
+A place is kept under the digest of the conversation as an idempotency key is; no header can have such a key. Calls of
+agents elsewhere keep the task that they began likewise, under a digest of the call.
 """
 
 from __future__ import annotations
