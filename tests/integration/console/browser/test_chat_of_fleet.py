@@ -20,6 +20,8 @@ from tests.support.servers.asgi import serving
 
 pytestmark = pytest.mark.fleet
 
+# Short, but so that a busy machine loses none of a worker that lives.
+_LEASES = {**SHORT_LEASES, "NOVA_RUNS__LEASE_TTL_S": "15", "NOVA_RUNS__LEASE_RENEW_S": "3"}
 _ASKER = {
     "id": "asker",
     "name": "Asker",
@@ -48,7 +50,7 @@ class Talk:
 @pytest_asyncio.fixture(scope="module", loop_scope=LOOP)
 async def fleet(shared_settings: Settings) -> AsyncGenerator[Fleet]:
     """A fleet whose lost workers are noticed in seconds."""
-    async with Fleet(fleet_env(shared_settings) | SHORT_LEASES, workers=1, beat=True) as fleet:
+    async with Fleet(fleet_env(shared_settings) | _LEASES, workers=1, beat=True) as fleet:
         await fleet.client.agents.create(AgentCreate.model_validate(_ASKER))
         yield fleet
 
@@ -95,7 +97,7 @@ async def test_a_killed_worker_s_stream_ends_with_exactly_the_text_of_the_ledger
     await expect(talk.page.locator(".streamed")).to_contain_text("word20", timeout=60_000)
     talk.fleet.workers[-1].kill()
     await talk.fleet.start_worker()
-    await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=60_000)
+    await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=120_000)
     shown = await talk.page.locator(".turn .bubble.assistant").all_inner_texts()
     messages = (await talk.fleet.client.threads.messages(thread)).items
     said = [
@@ -108,5 +110,4 @@ async def test_a_killed_worker_s_stream_ends_with_exactly_the_text_of_the_ledger
     assert [text.strip() for text in shown] == [text.strip().replace("**", "") for text in said]
     assert len([text for text in shown if "word119" in text]) == 1
     (run,) = (await talk.fleet.client.threads.runs(thread)).items
-    # One more on a machine so busy that a lease of 4 s is lost.
-    assert run.attempt >= 2
+    assert run.attempt == 2
