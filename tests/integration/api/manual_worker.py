@@ -22,6 +22,7 @@ from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvent
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
+from tests.support.waiting import until
 
 ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 
@@ -170,15 +171,19 @@ class ManualWorker:
     publisher: EventPublisher
 
     async def claim(self, thread_id: str) -> Turn:
-        """Claim the next run of a thread and emit that it started."""
-        async with self.database.connection() as connection:
-            claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
-        assert isinstance(claim, Claim), "nothing to claim"
+        """Claim the next run of a thread, once its message is there, and emit that it started."""
+        claim = await until(lambda: self._next(thread_id), f"a run of {thread_id} to claim")
+        assert claim is not None
         turn = Turn(self, claim, self.publisher.open(claim.run_id, claim.attempt))
         await turn.emit(
             live.StreamStart(run_id=claim.run_id, thread_id=thread_id, attempt=claim.attempt, agent_id=claim.agent_id)
         )
         return turn
+
+    async def _next(self, thread_id: str) -> Claim | None:
+        async with self.database.connection() as connection:
+            claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
+        return claim if isinstance(claim, Claim) else None
 
     async def play(self, thread_id: str, text: str = "done") -> Turn:
         """Claim the next run and finish it."""
