@@ -112,6 +112,9 @@ AgentsCaller = Annotated[Caller, Security(_check, scopes=["agents"])]
 WorkspaceCaller = Annotated[Caller, Security(_check, scopes=["workspace"])]
 """May read and change what agents and people keep: tasks, notes, files, memories, skills, triggers."""
 
+SchedulingCaller = Annotated[Caller, Security(_check, scopes=["runs", "workspace"])]
+"""May use threads and runs, and triggers that start them."""
+
 ProjectsCaller = Annotated[Caller, Security(_check, scopes=["agents", "workspace"])]
 """May read and change all that a project contains: agents, skills and triggers."""
 

@@ -40,25 +40,41 @@ class Repeats:
         Raises:
             NovaError: As `write`.
         """
-        if self.key is None:
-            made, _ = await write()
-            return made
-        in_doubt = False
-
-        async def find() -> None:
-            # The key, which `write` takes, is what finds it.
-            nonlocal in_doubt
-            in_doubt = True
-
-        made, is_replay = await write_once(write, find, doubt=lambda: doubtful(what, self.key))
-        # What a further call finds is of this request: its first commit was not confirmed.
-        self.mark(is_replay and not in_doubt)
+        made, is_replay = await written_once(what, self.key, write)
+        self.mark(is_replay)
         return made
 
     def mark(self, is_replay: bool) -> None:
         """Say in the response whether an earlier request with the key had the effect."""
         if is_replay:
             self.response.headers["idempotent-replayed"] = "true"
+
+
+async def written_once(
+    what: str, key: str | RequestKey | None, write: Callable[[], Awaitable[tuple[T, bool]]]
+) -> tuple[T, bool]:
+    """Write what a request makes, and return it, and whether an earlier request with the key made it.
+
+    Args:
+        what: What it makes.
+        key: Of the request.
+        write: Returns the same. With a key, it is called again if the commit is not confirmed.
+
+    Raises:
+        NovaError: As `write`.
+    """
+    if key is None:
+        return await write()
+    in_doubt = False
+
+    async def find() -> None:
+        # The key, which `write` takes, is what finds it.
+        nonlocal in_doubt
+        in_doubt = True
+
+    made, is_replay = await write_once(write, find, doubt=lambda: doubtful(what, key))
+    # What a further call finds is of this request: its first commit was not confirmed.
+    return made, is_replay and not in_doubt
 
 
 async def _repeats(request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> Repeats:

@@ -48,6 +48,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "doors.ag-ui": "A run of AG-UI is a part of a run: the same `runId` gets it from its beginning, from any process.",
     "doors.ag-ui-answers": "Results of a front end's tools and answers to interrupts go on with the same run.",
     "doors.ag-ui-state": "A front end changes the version of the state that it has, or gets the newest one.",
+    "doors.langgraph-crons": "A LangGraph cron is a trigger; a field that no trigger can keep is refused by its name.",
     "doors.langgraph-interrupts": "What a run asks is an interrupt for LangGraph clients; `resume` goes on with it.",
     "doors.langgraph-streams": "A LangGraph client that is cut off at any event of a stream has each message once.",
     "doors.langgraph-threads": "A thread of a LangGraph client keeps the client's id, which is of its tenant alone.",

@@ -43,7 +43,7 @@ async def check(door: AnyDoor) -> Response:
 @router.get("/info")
 async def get_info(door: AnyDoor) -> Response:
     """Return the version and the abilities of the server."""
-    flags = {"assistants": True, "crons": False, "langsmith": False, "langsmith_tracing_replicas": False}
+    flags = {"assistants": True, "crons": True, "langsmith": False, "langsmith_tracing_replicas": False}
     return json({"version": version("nova-workers"), "langgraph_py_version": None, "flags": flags, "metadata": {}})
 
 

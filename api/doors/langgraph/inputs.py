@@ -24,7 +24,7 @@ from nova_workers.contracts.waits import (
 )
 
 from ...errors import NotOffered
-from .bodies import Read, refuse_given
+from .bodies import Read, named_by, refuse_given
 
 StreamMode = Literal[
     "values", "messages", "messages-tuple", "updates", "events", "custom", "debug", "tasks", "checkpoints"
@@ -163,12 +163,7 @@ def run_of(body: RunMake, said: Said, *, thread_id: str | None, now: datetime) -
     if body.after_seconds is not None:
         fields["start_at"] = (now + timedelta(seconds=body.after_seconds)).isoformat()
     given = {name: value for name, value in fields.items() if value is not None}
-    try:
-        return StatelessRunCreate.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "input"
-        raise InvalidInput(f"{_NAMES.get(field, field)}: {first['msg']}.", field=_NAMES.get(field, field)) from error
+    return named_by(StatelessRunCreate, given, _NAMES)
 
 
 _NAMES: Final = {

@@ -15,11 +15,10 @@ router = APIRouter(prefix="/langgraph", include_in_schema=False)
 _GRAPHS: Final = "An agent is configuration and no graph of nodes; GET /v1/agents/{agent_id} returns it."
 _AGENTS: Final = "An assistant is an agent: create and change it with /v1/agents, `nova agents`, or the console."
 _STORE: Final = (
-    "There is no store of namespaces. Agents remember with memories and notes: /v1/memories and /v1/notes read and "
-    "write them."
+    "There is no store of objects by namespace and key. Agents remember with memories and notes: /v1/memories and "
+    "/v1/notes read and write them."
 )
 _RUNS: Final = "Send the message with POST /threads/{thread_id}/runs/stream."
-_CRONS: Final = "A cron is a trigger: /v1/triggers makes, lists and deletes them."
 _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ("POST", "/assistants", _AGENTS),
     ("PATCH", "/assistants/{assistant_id}", _AGENTS),
@@ -44,12 +43,6 @@ _REFUSED: Final[tuple[tuple[str, str, str], ...]] = (
     ("DELETE", "/store/items", _STORE),
     ("POST", "/store/items/search", _STORE),
     ("POST", "/store/namespaces", _STORE),
-    ("POST", "/threads/{thread_id}/runs/crons", _CRONS),
-    ("POST", "/runs/crons", _CRONS),
-    ("POST", "/runs/crons/search", _CRONS),
-    ("POST", "/runs/crons/count", _CRONS),
-    ("PATCH", "/runs/crons/{cron_id}", _CRONS),
-    ("DELETE", "/runs/crons/{cron_id}", _CRONS),
     ("POST", "/runs/batch", "Send the messages one by one with POST /runs, or use POST /v1/runs/batch."),
     ("POST", "/runs/cancel", "Cancel each run, or use POST /v1/runs/cancel."),
 )

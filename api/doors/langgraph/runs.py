@@ -168,7 +168,7 @@ async def send(door: Door, thread_id: str | None, body: RunMake, request_id: str
             "input.messages: the thread has what was said before; send new messages of the user only.",
             field="input.messages",
         )
-    thread = await _addressed(door, thread_id, body)
+    thread = await _thread_of_run(door, thread_id, body)
     begun = await door.submit(run_of(body, said, thread_id=thread.id, now=now), key=key)
     return Sent(begun.run_id, begun.thread_id, name_of(thread), found=begun.state)
 
@@ -245,23 +245,33 @@ def _status(run: RunView) -> str:
             return "running"
 
 
-async def _addressed(door: Door, thread_id: str, body: RunMake) -> ThreadView:
-    """Return the thread of a request, as one of the assistant that it names."""
-    if body.if_not_exists == "create" and not thread_id.startswith("thr_"):
-        thread = await make_thread(door, thread_id, {"graph_id": body.assistant_id}, is_shared=True)
-    else:
-        thread = await thread_of(door, thread_id)
-    if thread.agent_id == body.assistant_id:
+async def addressed(door: Door, thread: ThreadView, assistant_id: str) -> ThreadView:
+    """Return a thread as one of the assistant that a request names.
+
+    Raises:
+        NotFound: No such agent in this tenant.
+        Gone: It was deleted or renamed.
+        InvalidInput: The thread has runs of another agent.
+    """
+    if thread.agent_id == assistant_id:
         return thread
     # Unknown, deleted and renamed ones are named as such.
-    await door.agent(body.assistant_id)
-    moved = await door.readdress(thread.id, body.assistant_id)
+    await door.agent(assistant_id)
+    moved = await door.readdress(thread.id, assistant_id)
     if moved is None:
         raise InvalidInput(
             f"assistant_id: the thread has runs of the agent {thread.agent_id!r}, and stays with it.",
             field="assistant_id",
         )
     return moved
+
+
+async def _thread_of_run(door: Door, thread_id: str, body: RunMake) -> ThreadView:
+    if body.if_not_exists == "create" and not thread_id.startswith("thr_"):
+        thread = await make_thread(door, thread_id, {"graph_id": body.assistant_id}, is_shared=True)
+    else:
+        thread = await thread_of(door, thread_id)
+    return await addressed(door, thread, body.assistant_id)
 
 
 async def _resume(door: Door, thread_id: str | None, body: RunMake, key: RequestKey | None) -> Sent:

@@ -133,7 +133,6 @@ async def test_what_the_fleet_has_not_is_a_501_that_says_what_to_do(api: Api, sd
         sdk.threads.search(values={"a": 1}),
         sdk.threads.create(ttl=5),
         sdk.runs.create_batch(batch),
-        sdk.crons.search(),
         sdk.store.put_item(["users"], "ada", {"likes": "blue"}),
     ]
     for call in refused:

@@ -51,6 +51,10 @@ async def _is_resumed(sdk: LangGraphClient, thread_id: str, run_id: str) -> bool
     return (await sdk.runs.get(thread_id, run_id))["status"] != "interrupted"
 
 
+async def _is_to_stop(api: Api, run_id: str) -> bool:
+    return (await api.http.get(f"/v1/runs/{run_id}")).json()["cancel_requested_at"] is not None
+
+
 async def test_the_first_run_gives_a_thread_its_agent_and_later_ones_keep_it(api: Api, sdk: LangGraphClient) -> None:
     assert (await api.http.post("/v1/agents", json={"id": "painter", "name": "Painter"})).is_success
     own = str(uuid4())
@@ -85,6 +89,36 @@ async def test_a_client_that_waits_gets_the_values(api: Api, sdk: LangGraphClien
     await turn.finish("", "failed", error=spent)
     joined: Any = await sdk.runs.join(thread_id, failing["run_id"])
     assert joined["__error__"]["message"] == "The budget is spent."
+
+
+async def test_a_cancel_that_waits_responds_when_the_run_has_stopped(
+    api: Api, sdk: LangGraphClient, worker: ManualWorker
+) -> None:
+    thread_id = (await sdk.threads.create())["thread_id"]
+    run = await sdk.runs.create(thread_id, "nova", input=HELLO)
+    turn = await worker.claim(thread_id)
+    canceling = asyncio.create_task(sdk.runs.cancel(thread_id, run["run_id"], wait=True))
+    await until(partial(_is_to_stop, api, run["run_id"]), "the request to cancel")
+    assert not canceling.done()
+    await turn.finish("So far.", "canceled")
+    await canceling
+    assert (await sdk.runs.get(thread_id, run["run_id"]))["status"] == "interrupted"
+
+
+async def test_an_interrupting_run_stops_the_active_one_and_goes_next(
+    api: Api, sdk: LangGraphClient, worker: ManualWorker
+) -> None:
+    thread_id = (await sdk.threads.create())["thread_id"]
+    active = await sdk.runs.create(thread_id, "nova", input=HELLO)
+    queued = await sdk.runs.create(thread_id, "nova", input=HELLO)
+    turn = await worker.claim(thread_id)
+    urgent = await sdk.runs.create(thread_id, "nova", input=HELLO, multitask_strategy="interrupt")
+    await until(partial(_is_to_stop, api, active["run_id"]), "the request to cancel")
+    await turn.finish("So far.", "canceled")
+    await worker.play(thread_id, "Now.")
+    states = {run["run_id"]: run["status"] for run in await sdk.runs.list(thread_id)}
+    assert states == {active["run_id"]: "interrupted", urgent["run_id"]: "success", queued["run_id"]: "pending"}
+    assert [each["content"] for each in (await sdk.threads.get_state(thread_id))["values"]["messages"]][-1] == "Now."  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 async def test_a_stream_shows_texts_calls_and_values(api: Api, sdk: LangGraphClient, worker: ManualWorker) -> None:
