@@ -42,6 +42,7 @@ from nova_workers.contracts.user_agents import AgentProgram
 __all__ = [
     "CALL_ID",
     "DEFERRAL",
+    "AskedEngines",
     "CompactionRecord",
     "CompactionTrigger",
     "DeferredCall",
@@ -160,6 +161,19 @@ class SubagentConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedEngines:
+    """The engines whose models a function may ask.
+
+    Attributes:
+        default: The name of the one that is asked if none is named.
+        by_name: Those that the fleet has, and the ceilings of the tenant permit.
+    """
+
+    default: str
+    by_name: Mapping[str, Engine]
+
+
+@dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Everything an engine needs for one turn, resolved. It has no permission fields of any SDK: trust covers them."""
 
@@ -225,6 +239,8 @@ class EngineOptions:
     """Store for the transcripts that an engine's SDK keeps. None: nothing is resumed by session id."""
     program: AgentProgram | None = None
     """The agent in Python that the engine `code` executes; None for all other engines."""
+    asked_engines: AskedEngines | None = None
+    """What the program may ask; None for all engines but `code`."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options specific to one engine (the script of `scripted`)."""
     conversation: str | None = None

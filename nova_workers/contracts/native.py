@@ -38,7 +38,10 @@ CODE_STEP_ONCE: Final = "StepOnce"
 CODE_MESSAGES: Final = "NewMessages"
 """Likewise, of the question of such an agent for messages that wait to join its run."""
 
-CODE_CALLS: Final = frozenset({CODE_STEP, CODE_STEP_ONCE, CODE_MESSAGES})
+CODE_MODEL: Final = "Model"
+"""Likewise, of a question to a model of the fleet."""
+
+CODE_CALLS: Final = frozenset({CODE_STEP, CODE_STEP_ONCE, CODE_MESSAGES, CODE_MODEL})
 
 TAKEN_NAMES: Final = RESERVED_NAMES | {SEARCH_WIRE_NAME, "Task", "Agent", "Skill"} | CODE_CALLS
 """Names that no MCP server's tool gets: also the provider's and the engines' names for their own tools."""

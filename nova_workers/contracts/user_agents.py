@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.native import CODE_MESSAGES, CODE_STEP, CODE_STEP_ONCE
+from nova_workers.contracts.native import CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
+from nova_workers.contracts.usage import TokenUsage
 
 CODE_ENGINE: Final = "code"
 """The engine of agents in Python."""
@@ -28,7 +29,7 @@ OnNewVersion = Literal["continue", "refuse"]
 ReportText = Callable[[int, str], None]
 """Receives a piece of emitted text, and where it begins in all text of the answer that is being waited for."""
 
-_KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step"}
+_KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step", CODE_MODEL: "model"}
 
 
 class CodeConfig(BaseModel):
@@ -63,6 +64,59 @@ class Operation(BaseModel):
         return "new_messages()" if self.name == CODE_MESSAGES else f"tool {self.name!r}"
 
 
+class SpokenMessage(BaseModel):
+    """A message of a conversation as people have it: without calls of tools, their results, and thinking."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: Literal["user", "assistant"]
+    content: tuple[dict[str, Any], ...]
+
+
+class ModelQuestion(BaseModel):
+    """The input of an operation `CODE_MODEL`.
+
+    Attributes:
+        name: What people see.
+        prompt: The message, as text or as content blocks.
+        engine: None uses the fleet's default.
+        model: An alias or an id; None uses the run's.
+        history: The conversation before the prompt: given, or with True that of the thread before the run's message.
+        output_schema: JSON schema for the answer.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    prompt: Annotated[str, Field(min_length=1)] | tuple[dict[str, Any], ...]
+    engine: str | None = None
+    model: str | None = None
+    system: str | None = None
+    history: bool | tuple[SpokenMessage, ...] = False
+    output_schema: dict[str, Any] | None = None
+    max_tokens: Annotated[int, Field(gt=0)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
+    thinking_budget_tokens: Annotated[int, Field(gt=0)] | None = None
+
+
+class ModelAnswer(BaseModel):
+    """The result of an operation `CODE_MODEL`, as JSON.
+
+    Attributes:
+        output: With a schema: the answer as a value that matches it.
+        model: The model that answered, as its provider names it.
+        truncated: Whether the answer was cut at its limit of tokens.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    output: Any = None
+    model: str | None = None
+    truncated: bool = False
+    usage: TokenUsage = TokenUsage()
+
+
 class Finished(BaseModel):
     """An operation with its result."""
 
@@ -90,22 +144,25 @@ class AgentRequest(BaseModel):
     """What the worker asks.
 
     Attributes:
-        do: ``next``: take `entries`, and go on to what is wanted next. ``perform``: execute the step at `at` among what
-            is wanted. ``end``: drop the session.
+        do: ``next``: take `entries`, and go on to what is wanted next. ``history``: take `history`, for which the
+            function asked, and go on likewise. ``perform``: execute the step at `at` among what is wanted. ``end``:
+            drop the session.
         session: Names one execution of the function.
         agent: Begins a session, with `message`. Only in the first ``next``.
         message: Content blocks.
         entries: Steps of the journal, from the first, in their order; over all requests of a session each once.
-        more: Further entries follow with the next request; this one is answered at once.
+        history: The conversation before the message, likewise.
+        more: Further ones of these follow with the next request; this one is answered at once.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    do: Literal["next", "perform", "end"]
+    do: Literal["next", "history", "perform", "end"]
     session: str
     agent: str | None = None
     message: tuple[dict[str, Any], ...] = ()
     entries: tuple[JournalEntry, ...] = ()
+    history: tuple[SpokenMessage, ...] = ()
     more: bool = False
     at: int = 0
 
@@ -116,7 +173,8 @@ class AgentReply(BaseModel):
     Attributes:
         text: To ``next``: all text that the function emitted since the last answer, and the answer itself at the end.
             To ``perform``: the result as JSON, or the error.
-        operations: What the function wants done. Empty: it ended.
+        operations: What the function wants done. Empty: it ended, unless it wants the history.
+        wants_history: The function waits for the conversation before its message.
         failed: To ``perform``: the step failed.
         problem: The function failed.
         mismatch: It failed since it does not do what the journal has.
@@ -127,6 +185,7 @@ class AgentReply(BaseModel):
 
     text: str = ""
     operations: tuple[Operation, ...] = ()
+    wants_history: bool = False
     failed: bool = False
     problem: str | None = None
     mismatch: bool = False

@@ -16,10 +16,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from pydantic import BaseModel
+
 from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject, text_of
-from nova_workers.contracts.native import CODE_MESSAGES, CODE_STEP, CODE_STEP_ONCE
-from nova_workers.contracts.user_agents import JournalEntry, Operation
+from nova_workers.contracts.native import CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
+from nova_workers.contracts.thread_state import STATE_TOOL, document_in, version_in
+from nova_workers.contracts.user_agents import JournalEntry, ModelAnswer, Operation, SpokenMessage
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.declaration import ToolOptions
@@ -35,6 +38,10 @@ _MAX_NAME_CHARS: Final = 200
 
 class StepFailed(Exception):
     """A step raised an error, took too long, returned what is no JSON or too much of it, or was interrupted."""
+
+
+class ModelFailed(Exception):
+    """A model gave no answer, for a reason that asking again later does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,10 @@ class Journal(Protocol):
         """Return the step of the journal in which operations are executed at once."""
         ...
 
+    async def history(self) -> tuple[SpokenMessage, ...]:
+        """Return the conversation before the run's message."""
+        ...
+
     def emit(self, text: str) -> None:
         """Show text to people, unless an earlier attempt did."""
         ...
@@ -135,6 +146,33 @@ class Wanted(Generic[T]):
         return self.read(await self._journal.execute((self,)), 0)
 
 
+class ThreadState:
+    """The state document of the conversation, which programs and people see and change too.
+
+    Needs the capability ``state``, unless the conversation has a document already. Each use is an operation, so that a
+    later attempt gets what this one read.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        """Take what executes operations."""
+        self._journal = journal
+
+    def read(self) -> Wanted[JsonObject]:
+        """Return the document."""
+        return self._wanted({"action": "read"}, _document)
+
+    def merge(self, patch: Mapping[str, Any]) -> Wanted[int]:
+        """Change fields by a JSON Merge Patch, in which None removes one. Returns the document's version."""
+        return self._wanted({"action": "merge", "value": dict(patch)}, _version)
+
+    def replace(self, document: Mapping[str, Any]) -> Wanted[int]:
+        """Set the whole document. Returns its version."""
+        return self._wanted({"action": "replace", "value": dict(document)}, _version)
+
+    def _wanted(self, given: JsonObject, read: Callable[[JournalEntry, int], T]) -> Wanted[T]:
+        return Wanted(self._journal, Operation(name=STATE_TOOL, input=given), read)
+
+
 class Context:
     """The context of a run: an agent gets it as its first argument.
 
@@ -143,6 +181,7 @@ class Context:
         agent_id: The agent whose configuration names the function.
         thread_id: The conversation.
         run_id: The run, which may be executed in several attempts.
+        state: The state document of the conversation.
         log: Writes to the worker's log, once: not what an earlier attempt wrote.
     """
 
@@ -158,6 +197,7 @@ class Context:
         self.thread_id = about.thread_id
         self.run_id = about.run_id
         self.log: logging.LoggerAdapter[logging.Logger] = _Log(journal, about)
+        self.state = ThreadState(journal)
         self._journal = journal
         self._secrets = ToolContext(secrets=about.secrets)
 
@@ -206,6 +246,62 @@ class Context:
     def step_with(self, name: str, function: Callable[[], Any], *, timeout_s: float, once: bool = False) -> Wanted[Any]:
         """Execute a function without arguments within a time limit, as `step` or `step_once` otherwise."""
         return self._step(CODE_STEP_ONCE if once else CODE_STEP, name, function, timeout_s)
+
+    def model(
+        self,
+        prompt: str | Sequence[Mapping[str, Any]],
+        /,
+        *,
+        name: str = "model",
+        engine: str | None = None,
+        model: str | None = None,
+        system: str | None = None,
+        history: bool | Sequence[SpokenMessage] = False,
+        output: Mapping[str, Any] | type[BaseModel] | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        thinking_budget_tokens: int | None = None,
+    ) -> Wanted[ModelAnswer]:
+        """Ask a model of the fleet, and keep its answer: later attempts get it without asking.
+
+        Followers of the run see the answer come, under its name. Its usage is the run's, and counts against all
+        budgets. If the provider cannot be used, the run waits for it as with any engine.
+
+        Args:
+            prompt: The message: text, or content blocks.
+            name: What people see. It must be the same when the run is executed again.
+            engine: The engine; None is the fleet's default.
+            model: An alias or an id; None is the agent's.
+            system: The system prompt.
+            history: True: the model sees the conversation before the run's message. Or another one, such as a part of
+                `history`.
+            output: A JSON schema, or a pydantic model: the answer's `output` is a value that matches it.
+            max_tokens: The limit of the answer.
+            temperature: From 0 to 1.
+            thinking_budget_tokens: The limit of extended thinking.
+
+        Raises:
+            ModelFailed: When awaited: it gave no answer, or the request is wrong.
+        """
+        schema = output.model_json_schema() if isinstance(output, type) else output
+        given: dict[str, Any] = {
+            "name": name,
+            "prompt": prompt if isinstance(prompt, str) else [dict(block) for block in prompt],
+            "engine": engine,
+            "model": model,
+            "system": system,
+            "history": history if isinstance(history, bool) else [each.model_dump(mode="json") for each in history],
+            "output_schema": None if schema is None else dict(schema),
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "thinking_budget_tokens": thinking_budget_tokens,
+        }
+        kept = {key: value for key, value in given.items() if value is not None and value is not False}
+        return Wanted(self._journal, Operation(name=CODE_MODEL, input=kept), _model_answer)
+
+    async def history(self) -> tuple[SpokenMessage, ...]:
+        """Return the conversation before the run's message, oldest first, without calls of tools. No operation."""
+        return await self._journal.history()
 
     def tool(self, name: str, /, **given: Any) -> Wanted[str]:
         """Call a tool of the agent's capabilities, and return its text.
@@ -324,6 +420,21 @@ def _text(entry: JournalEntry, at: int) -> str:
     if finished.failed:
         raise ToolFailure(finished.text, tool=finished.operation.name)
     return finished.text
+
+
+def _model_answer(entry: JournalEntry, at: int) -> ModelAnswer:
+    finished = entry.finished[at]
+    if finished.failed:
+        raise ModelFailed(finished.text)
+    return ModelAnswer.model_validate_json(finished.text)
+
+
+def _document(entry: JournalEntry, at: int) -> JsonObject:
+    return document_in(_text(entry, at))[1]
+
+
+def _version(entry: JournalEntry, at: int) -> int:
+    return version_in(_text(entry, at))
 
 
 def _no_value(entry: JournalEntry, at: int) -> None:

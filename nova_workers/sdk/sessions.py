@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from nova_workers.base.errors import NovaError, ToolFailure
-from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentReply, AgentRequest, JournalEntry
+from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentReply, AgentRequest, JournalEntry, SpokenMessage
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import ToolContext
@@ -56,6 +56,8 @@ class Sessions:
         match request.do:
             case "next":
                 return await session.on_loop(session.go_on(request, emit))
+            case "history":
+                return await session.on_loop(session.take_history(request, emit))
             case "perform":
                 return await self._perform(session, request.at, about)
             case "end":
@@ -90,6 +92,8 @@ class _Session:
         """What is being executed elsewhere, or waits to be."""
         self._waiting: asyncio.Future[None] | None = None
         """What the function waits for meanwhile."""
+        self._history: list[SpokenMessage] = []
+        self._has_history = False
         self._reply: asyncio.Future[AgentReply] | None = None
         self._unsent: AgentReply | None = None
         """An answer without a question: the function ended otherwise than by an operation."""
@@ -116,13 +120,24 @@ class _Session:
         self._entries.extend(request.entries)
         if request.more:
             return AgentReply()
+        return await self._next(emit, wakes=bool(self._entries))
+
+    async def take_history(self, request: AgentRequest, emit: Emit) -> AgentReply:
+        """Take the conversation, for which the function asked, and return what is wanted next."""
+        self._history.extend(request.history)
+        if request.more:
+            return AgentReply()
+        self._has_history = True
+        return await self._next(emit, wakes=True)
+
+    async def _next(self, emit: Emit, *, wakes: bool) -> AgentReply:
         if self._unsent is not None:
             return self._unsent
         self._emit = emit
         self._reply = self._loop.create_future()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"agent-{self._agent.name}")
-        elif self._waiting is not None and self._entries and not self._waiting.done():
+        elif self._waiting is not None and wakes and not self._waiting.done():
             self._waiting.set_result(None)
         try:
             return await self._reply
@@ -147,25 +162,12 @@ class _Session:
 
     async def execute(self, wanted: Sequence[Wanted[Any]]) -> JournalEntry:
         """See `Journal.execute`."""
-        if self._wanted:
-            raise RuntimeError(
-                f"{wanted[0].operation.label} was wanted while {self._wanted[0].operation.label} has not ended. "
-                "Pass operations that are to be executed at once to ctx.gather: their order must always be the same."
-            )
+        self._refuse_second(wanted[0].operation.label)
         if not self._entries:
             self._wanted = wanted
             self._waiting = self._loop.create_future()
             self._say(AgentReply(text=self._take_text(), operations=tuple(each.operation for each in wanted)))
-            try:
-                await self._waiting
-            except asyncio.CancelledError:
-                self._say(
-                    AgentReply(
-                        problem=f"{wanted[0].operation.label} was canceled by the function, such as by "
-                        "asyncio.timeout(). An operation cannot be; expected 'timeout_s' of ctx.step_with."
-                    )
-                )
-                raise
+            await self._wait(wanted[0].operation.label)
             self._wanted = ()
         else:
             self._take_text()
@@ -176,6 +178,38 @@ class _Session:
         if labels != recorded:
             await self._differ(" and ".join(recorded), " and ".join(labels))
         return entry
+
+    async def history(self) -> tuple[SpokenMessage, ...]:
+        """See `Journal.history`."""
+        self._refuse_second("history()")
+        if not self._has_history:
+            self._waiting = self._loop.create_future()
+            self._say(AgentReply(wants_history=True))
+            await self._wait("history()")
+        return tuple(self._history)
+
+    def _refuse_second(self, label: str) -> None:
+        if not self._wanted and (self._waiting is None or self._waiting.done()):
+            return
+        open_one = self._wanted[0].operation.label if self._wanted else "history()"
+        raise RuntimeError(
+            f"{label} was wanted while {open_one} has not ended. "
+            "Pass operations that are to be executed at once to ctx.gather: their order must always be the same."
+        )
+
+    async def _wait(self, label: str) -> None:
+        """Wait until the worker brings what is missing."""
+        assert self._waiting is not None  # noqa: S101 - made by the caller
+        try:
+            await self._waiting
+        except asyncio.CancelledError:
+            self._say(
+                AgentReply(
+                    problem=f"{label} was canceled by the function, such as by asyncio.timeout(). An operation cannot "
+                    "be; expected 'timeout_s' of ctx.step_with."
+                )
+            )
+            raise
 
     async def _differ(self, recorded: str, wanted: str) -> None:
         """Fail, and never return to the function, which could catch an error."""

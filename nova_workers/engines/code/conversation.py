@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from nova_workers.base.errors import EngineFailure, ToolFailure
-from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.user_agents import (
     AgentProgram,
     AgentReply,
@@ -19,7 +19,7 @@ from nova_workers.contracts.user_agents import (
     ProcessLost,
     ReportText,
 )
-from nova_workers.engines.code.entries import in_chunks
+from nova_workers.engines.code.entries import in_chunks, size_of_entry, size_of_message, spoken
 
 _END_S: Final = 5.0
 
@@ -31,10 +31,20 @@ class Conversation:
         wanted: What the function wants done, and waits for.
     """
 
-    def __init__(self, program: AgentProgram, message: tuple[ContentBlock, ...]) -> None:
+    def __init__(
+        self, program: AgentProgram, message: tuple[ContentBlock, ...], history: Sequence[Message] = ()
+    ) -> None:
+        """Begin nothing.
+
+        Args:
+            program: The function.
+            message: The content of the run's message.
+            history: The conversation before it.
+        """
         self.wanted: tuple[Operation, ...] = ()
         self._program = program
         self._message = message
+        self._history = history
         self._entries: Sequence[JournalEntry] = ()
         self._session: str | None = None
         self._sent = 0
@@ -157,7 +167,7 @@ class Conversation:
         session = self._session or uuid.uuid4().hex
         sent = 0 if begins else self._sent
         reply = AgentReply()
-        for entries, more in in_chunks(self._entries[sent:]):
+        for entries, more in in_chunks(self._entries[sent:], size_of_entry):
             request = AgentRequest(
                 do="next",
                 session=session,
@@ -170,7 +180,19 @@ class Conversation:
             if not reply.known:
                 raise ProcessLost(f"The process of {self._program.name} ended.")
             begins = False
+        if reply.wants_history:
+            reply = await self._with_history(session, report)
         self._session, self._sent = session, len(self._entries)
+        return reply
+
+    async def _with_history(self, session: str, report: ReportText | None) -> AgentReply:
+        """Give the function the conversation, which it gets once, and return what it wants then."""
+        reply = AgentReply()
+        for messages, more in in_chunks(spoken(self._history), size_of_message):
+            request = AgentRequest(do="history", session=session, history=messages, more=more)
+            reply = await self._program.ask(request, None if more else report)
+            if not reply.known:
+                raise ProcessLost(f"The process of {self._program.name} ended.")
         return reply
 
 

@@ -16,10 +16,11 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentProgram
 from nova_workers.engines.code.conversation import Conversation
+from nova_workers.engines.code.models import ModelCalls
 from nova_workers.engines.code.parts import FunctionCalls, FunctionListener, FunctionResponder, version_in
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
-from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.engines.turn import Budget, Interruption, Turn
 
 MAX_STEPS: Final = 2_000
 """The limit of steps in a run: each later attempt reads them all, and each step is compared with all before it."""
@@ -56,8 +57,9 @@ class CodeEngine:
         content = (text_block(message),) if isinstance(message, str) else message
         listener = FunctionListener(callbacks or TurnListener())
         toolbox = self._toolbox(options, listener)
-        conversation = Conversation(program, content)
-        calls = FunctionCalls(conversation, toolbox, options)
+        conversation = Conversation(program, content, options.history)
+        budget = Budget(options)
+        calls = FunctionCalls(conversation, toolbox, ModelCalls(options, listener, budget), options)
         # Only a model reads when its message came; what bounds its steps bounds no loop of a program.
         options = replace(
             options,
@@ -68,7 +70,7 @@ class CodeEngine:
         responder = FunctionResponder(conversation, program, options)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
-                turn = Turn(responder, calls, options, listener, interruption)
+                turn = Turn(responder, calls, options, listener, interruption, budget=budget)
                 result = await turn.play(content, provider=self.name)
             return replace(result, tools_available=() if toolbox is None else toolbox.offered)
         finally:

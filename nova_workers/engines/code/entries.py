@@ -1,15 +1,19 @@
-"""The steps of a turn's journal, as the function of an agent gets them again."""
+"""What the function of an agent gets of its run: the steps of the journal, and the conversation before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.contracts.content import ContentBlock, Message, text_of
-from nova_workers.contracts.user_agents import Finished, JournalEntry, Operation
+from nova_workers.contracts.user_agents import Finished, JournalEntry, Operation, SpokenMessage
 
 _MAX_CHUNK_CHARS = 1_000_000
 """The size of a message to the process. One step may be larger, as its results may be."""
+_SPOKEN: Final = frozenset({"text", "image", "document"})
+
+_Part = TypeVar("_Part")
 
 
 def entries_of(messages: Iterable[Message]) -> tuple[JournalEntry, ...]:
@@ -41,15 +45,38 @@ def _finished(call: ContentBlock, result: ContentBlock) -> Finished:
     )
 
 
-def in_chunks(entries: Sequence[JournalEntry]) -> Iterator[tuple[tuple[JournalEntry, ...], bool]]:
-    """Yield entries in bounded pieces, each with whether more follow. At least one piece."""
-    chunk: list[JournalEntry] = []
+def spoken(history: Iterable[Message]) -> tuple[SpokenMessage, ...]:
+    """Return a conversation as people have it; what one side said in a row is one message."""
+    found: list[SpokenMessage] = []
+    for message in history:
+        content = tuple(block for block in message.content if block.get("type") in _SPOKEN)
+        if not content or message.role == "system":
+            continue
+        if found and found[-1].role == message.role:
+            content = (*found.pop().content, *content)
+        found.append(SpokenMessage(role=message.role, content=content))
+    return tuple(found)
+
+
+def size_of_entry(entry: JournalEntry) -> int:
+    """Return the characters that count."""
+    return sum(len(finished.text) for finished in entry.finished)
+
+
+def size_of_message(message: SpokenMessage) -> int:
+    """Return the characters that count."""
+    return sum(len(str(block)) for block in message.content)
+
+
+def in_chunks(parts: Sequence[_Part], size_of: Callable[[_Part], int]) -> Iterator[tuple[tuple[_Part, ...], bool]]:
+    """Yield parts in bounded pieces, each with whether more follow. At least one piece."""
+    chunk: list[_Part] = []
     size = 0
-    for entry in entries:
-        length = sum(len(finished.text) for finished in entry.finished)
+    for part in parts:
+        length = size_of(part)
         if chunk and size + length > _MAX_CHUNK_CHARS:
             yield tuple(chunk), True
             chunk, size = [], 0
-        chunk.append(entry)
+        chunk.append(part)
         size += length
     yield tuple(chunk), False

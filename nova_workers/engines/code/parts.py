@@ -16,11 +16,12 @@ from nova_workers.contracts.engine import (
     ToolAuthorization,
     ToolCall,
 )
-from nova_workers.contracts.native import CODE_CALLS, CODE_MESSAGES, CODE_STEP, CODE_STEP_ONCE
+from nova_workers.contracts.native import CODE_CALLS, CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.user_agents import AgentProgram, JournalEntry, Operation
 from nova_workers.engines.code.conversation import Conversation
 from nova_workers.engines.code.entries import entries_of
+from nova_workers.engines.code.models import ModelCalls
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
@@ -88,11 +89,14 @@ def version_in(journal: Sequence[StepRecord]) -> str | None:
 
 
 class FunctionCalls:
-    """Implements the turn's `Tools`: steps of the function, and the tools of its agent."""
+    """Implements the turn's `Tools`: steps of the function, its questions to models, and the tools of its agent."""
 
-    def __init__(self, conversation: Conversation, toolbox: Toolbox | None, options: EngineOptions) -> None:
+    def __init__(
+        self, conversation: Conversation, toolbox: Toolbox | None, models: ModelCalls, options: EngineOptions
+    ) -> None:
         self._conversation = conversation
         self._toolbox = toolbox
+        self._models = models
         self._steps = options.journal
 
     async def is_idempotent(self, name: str) -> bool:
@@ -110,6 +114,8 @@ class FunctionCalls:
         """Make a call. Raises `ToolFailure`."""
         if call.tool_name == CODE_MESSAGES:
             return ToolOutcome(())
+        if call.tool_name == CODE_MODEL:
+            return await self._models.ask(call)
         if call.tool_name in CODE_CALLS:
             with tool_span(call):
                 text = await self._conversation.perform(_position(call), again=call.tool_name == CODE_STEP)

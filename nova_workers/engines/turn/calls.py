@@ -177,6 +177,7 @@ class CallRunner:
 
         Raises:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
+            EngineFailure: A call can have no result, after all others have ended.
             RunLost: A callback raised it.
         """
         for at in step.refused:
@@ -242,16 +243,20 @@ class CallRunner:
         return within_bounds(outcome, self._max_output_chars)
 
     async def _collect(self, step: OpenStep, runs: _Runs) -> None:
-        pending = set(runs)
+        pending, failure = set(runs), None
         while pending:
             with self._interruption.section():
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             for task in sorted(done, key=runs.__getitem__):
                 at, outcome = runs[task], task.result()
-                if outcome.deferral is not None and self._defers:
+                if outcome.failure is not None:
+                    failure = failure or outcome.failure
+                elif outcome.deferral is not None and self._defers:
                     step.defer(at, outcome.deferral)
                 else:
                     await self._settle(step, at, ended(step.calls[at], without_deferral(outcome)))
+        if failure is not None:
+            raise failure
 
     async def _settle(self, step: OpenStep, at: int, call: ToolCall) -> None:
         step.calls[at] = call
@@ -267,7 +272,7 @@ class CallRunner:
                 continue
             if task.done() and not task.cancelled():
                 outcome = task.result()
-                if outcome.deferral is None:
+                if outcome.deferral is None and outcome.failure is None:
                     step.calls[at] = ended(call, outcome)
             elif not self._has_begun(call.id):
                 step.calls[at] = replace(call, status="pending", started_at=None)

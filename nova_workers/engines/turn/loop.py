@@ -154,7 +154,7 @@ class Turn:
                 reason = self._limit_stop_reason()
             else:
                 reason, error = "error", EngineError.of(failure)
-            await self._report_partial_step()
+            await self._report_partial_step(is_open=failure.outage is not None)
         except asyncio.CancelledError:
             # This stops a subagent: its result is dropped, and the parent turn counts its usage.
             if self._step is None and self._draft is not None:
@@ -335,9 +335,11 @@ class Turn:
         self.conversation.extend(joined)
         self._tally.messages.extend(joined)
 
-    async def _report_partial_step(self) -> None:
-        """Report the partial step."""
+    async def _report_partial_step(self, *, is_open: bool = False) -> None:
+        """Report the partial step, unless another attempt goes on within it: with a call that waits for a provider."""
         step, draft = self._step, self._draft
+        if step is not None and is_open:
+            return
         if step is not None:
             self._take_tool_usage(step)
             await self._report_step(step.record(final=True), step.committed_messages)

@@ -237,11 +237,13 @@ class ToolOutcome:
 
     Attributes:
         deferral: Set if the result comes later from outside; describes what the call waits for.
+        failure: Set if there is no result, and the turn ends with this after the step's other calls.
     """
 
     content: tuple[ContentBlock, ...]
     failed: bool = False
     deferral: JsonObject | None = None
+    failure: EngineFailure | None = None
 
 
 class Tools(Protocol):

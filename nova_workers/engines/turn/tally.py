@@ -31,6 +31,11 @@ class Budget:
         self._parent = parent
         self._nested = TokenUsage()
 
+    @property
+    def spent(self) -> TokenUsage:
+        """What counts against the limits so far."""
+        return self._spent
+
     def spend(self, usage: TokenUsage) -> None:
         """Count the usage of a model call."""
         self._spent += usage

@@ -27,7 +27,7 @@ from nova_workers.domain.streams.rules.wire import FIELD
 from nova_workers.ledger.database import Database
 from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
-from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Reply, Stream
 
 KEY = f"test:{b64encode(os.urandom(32)).decode()}"
 
@@ -58,7 +58,7 @@ class Stage:
         registry.validate(AgentSpec.model_validate(given))
         await self.harness.add_agent(agent_id, given)
 
-    async def run(self, text: str, *replies: Stream, agent_id: str, thread_id: str | None = None) -> RunView:
+    async def run(self, text: str, *replies: Reply, agent_id: str, thread_id: str | None = None) -> RunView:
         """Send a message, let the model answer with `replies`, and return the ended run."""
         self.model.requests.clear()
         self.model.reply(*replies)

@@ -21,15 +21,16 @@ from nova_workers.domain.capabilities.rules import CapabilityContext, default_re
 from nova_workers.domain.runs.sql.reads import get_run
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import one_tenant
-from tests.integration.capabilities.stage import Stage, open_stage
+from tests.integration.capabilities.stage import Stage, open_stage, says
 from tests.requirements import proves
-from tests.support.servers.model_server import model_server
+from tests.support.servers.model_server import Reply, Status, model_server
 from tests.support.waiting import until
 
 CODE = '''
 import asyncio, os, signal
 from pathlib import Path
-from nova_workers.sdk import Answer, Context, Message, StepFailed, ToolFailure, agent
+from pydantic import BaseModel
+from nova_workers.sdk import Answer, Context, Message, ModelFailed, StepFailed, ToolFailure, agent
 
 HERE = Path(__file__).parent.parent
 
@@ -101,6 +102,38 @@ async def broken(ctx: Context, message: Message) -> str:
     await ctx.step("before", record, "before")
     raise KeyError("lost")
 
+class Kind(BaseModel):
+    kind: str
+
+@agent
+async def asks(ctx: Context, message: Message) -> str:
+    await ctx.step("before", record, "before")
+    if message.text == "twice":
+        pair = await ctx.gather(ctx.model("one", name="a"), ctx.model("two", name="b"))
+        return " ".join(each.text for each in pair)
+    if message.text == "kind":
+        return (await ctx.model("What is it?", name="kind", output=Kind)).output["kind"]
+    if message.text == "nowhere":
+        try:
+            await ctx.model("hello", engine="none")
+        except ModelFailed as error:
+            return str(error)
+    if message.text == "again":
+        earlier = [f"{each.role}: {each.content[0]['text']}" for each in await ctx.history()]
+        reply = await ctx.model("And now?", history=True, system="Be brief.")
+        return f"{earlier} {reply.text}"
+    reply = await ctx.model(message.text)
+    if message.text == "wait":
+        await ctx.ask_user("Shall I go on?")
+    await ctx.step("after", record, "after")
+    return f"It said: {reply.text}"
+
+@agent
+async def notes(ctx: Context, message: Message) -> str:
+    first = await ctx.state.merge({"seen": message.text, "gone": 1})
+    await ctx.state.merge({"gone": None})
+    return f"{first} {await ctx.state.read()}"
+
 @agent
 async def secret(ctx: Context, message: Message) -> str:
     return await ctx.step("read", lambda: "it is " + ctx.secret("TOKEN"))
@@ -136,11 +169,11 @@ async def stage(database: Database, redis: Redis, settings: Settings, folder: Pa
         yield stage
 
 
-async def _run(stage: Stage, function: str, text: str = "go", **config: Any) -> RunView:
+async def _run(stage: Stage, function: str, text: str = "go", *replies: Reply, **config: Any) -> RunView:
     await stage.agent(
         function, engine="code", engine_config={"agent": f"shop:{function}", **config}, capabilities=GRANT
     )
-    return await stage.run(text, agent_id=function)
+    return await stage.run(text, *replies, agent_id=function)
 
 
 async def _answered(stage: Stage, run_id: str, **answer: Any) -> RunView:
@@ -155,6 +188,10 @@ async def _settled(stage: Stage, run_id: str) -> RunView:
     await worker.publisher.drain(5)
     async with stage.harness.database.connection() as connection:
         return await get_run(connection, stage.harness.tenant_id, run_id)
+
+
+async def _events(stage: Stage) -> list[dict[str, Any]]:
+    return [event for entry in await stage.events() if entry.startswith("{") for _, event in json.loads(entry)["e"]]
 
 
 def _done(folder: Path) -> list[str]:
@@ -258,6 +295,89 @@ async def test_a_function_waits_for_a_time(stage: Stage, folder: Path) -> None:
     run = await _settled(stage, run.id)
     assert (run.status, run.text) == ("succeeded", "Done: planned"), run.error
     assert _done(folder) == ["planned", "after"]
+
+
+@proves("code.models")
+async def test_an_answer_of_a_model_is_a_step_whose_usage_is_the_runs(
+    stage: Stage, folder: Path, database: Database
+) -> None:
+    run = await _run(stage, "asks", "hi", says("Hel", "lo."))
+    assert (run.status, run.text) == ("succeeded", "It said: Hello."), run.error
+    assert len(stage.model.requests) == 1
+    rows = await database.fetch("SELECT step, tool_name, params->>'name', status FROM tool_calls ORDER BY sequence")
+    assert [tuple(row) for row in rows] == [
+        (0, "Step", "before", "completed"),
+        (1, "Model", "model", "completed"),
+        (2, "Step", "after", "completed"),
+    ]
+    used = await database.fetchrow("SELECT input_tokens, output_tokens FROM usage")
+    assert used is not None
+    assert min(used) > 0
+    shown = [event for event in await _events(stage) if event["type"] == "token" and event.get("agent") == "model"]
+    assert "".join(event["text"] for event in shown) == "Hello."
+
+
+@proves("code.models")
+async def test_a_later_attempt_has_the_answer_without_asking_again(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "asks", "wait", says("Hello."))
+    assert run.status == "waiting", run.error
+    run = await _answered(stage, run.id, text="yes")
+    assert (run.status, run.text) == ("succeeded", "It said: Hello."), run.error
+    assert (len(stage.model.requests), _done(folder)) == (1, ["before", "after"])
+
+
+@proves("code.models")
+async def test_a_budget_of_the_agent_bounds_what_its_code_asks(stage: Stage, folder: Path) -> None:
+    await stage.agent("asks", engine="code", engine_config={"agent": "shop:asks"}, token_budget=1)
+    run = await stage.run("hi", says("Hello."), agent_id="asks")
+    assert (run.stop_reason, run.limit_reached) == ("max_tokens", "tokens"), run.error
+    assert _done(folder) == ["before"]
+
+
+@proves("code.models")
+async def test_a_model_gives_a_value_of_a_schema_and_gets_the_conversation(stage: Stage) -> None:
+    first = await _run(stage, "asks", "kind", says('{"kind": "bird"}'))
+    assert first.text == "bird", first.error
+    run = await stage.run("again", says("Then."), agent_id="asks", thread_id=first.thread_id)
+    assert run.text == "['user: kind', 'assistant: bird'] Then.", run.error
+    assert stage.model.conversation() == [("user", "kind"), ("assistant", "bird"), ("user", "And now?")]
+    assert "Be brief." in stage.asked(-1)
+
+
+@proves("code.models")
+async def test_models_are_asked_at_once_and_a_wrong_question_is_an_error_of_the_function(stage: Stage) -> None:
+    stage.model.reply_to("one", says("1"))
+    stage.model.reply_to("two", says("2"))
+    run = await _run(stage, "asks", "twice")
+    assert run.text == "1 2", run.error
+    run = await stage.run("nowhere", agent_id="asks")
+    assert "there is no engine 'none'; there are: anthropic" in (run.text or ""), run.error
+
+
+@proves("code.models")
+async def test_a_run_waits_for_a_provider_that_its_code_asks(stage: Stage, folder: Path) -> None:
+    run = await _run(stage, "asks", "hi", Status(401, "authentication_error", "invalid x-api-key"))
+    assert run.status == "queued"
+    assert run.hold is not None
+    stage.model.reply(says("Hello."))
+
+    async def goes_on() -> bool:
+        await stage.harness.database.execute("UPDATE runs SET held_until = now() - interval '1 second'")
+        await stage.harness.reconciler.reconcile()
+        # The key rests in this process, and so the run may be held again.
+        return (await _settled(stage, run.id)).status == "succeeded"
+
+    await until(goes_on)
+    run = await _settled(stage, run.id)
+    assert (run.status, run.text) == ("succeeded", "It said: Hello."), run.error
+    assert _done(folder) == ["before", "after"]
+
+
+@proves("code.state")
+async def test_a_function_reads_and_changes_the_state_document_of_its_thread(stage: Stage) -> None:
+    await stage.agent("notes", engine="code", engine_config={"agent": "shop:notes"}, capabilities={"state": {}})
+    run = await stage.run("hi", agent_id="notes")
+    assert run.text == "1 {'seen': 'hi'}", run.error
 
 
 @proves("code.mismatch")

@@ -25,6 +25,7 @@ from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.runs import Claim, Doorbell
+from nova_workers.contracts.user_agents import CODE_ENGINE
 from nova_workers.contracts.waits import HoldDetail, detail_of
 from nova_workers.domain.runs.sql import holds as ledger
 from nova_workers.domain.runs.sql.claim import Unusable
@@ -86,6 +87,8 @@ def model_of(claim: Claim) -> str | None:
     if claim.source == "work_order" or claim.place is not None:
         return None
     agent: AgentSpec = claim.agent
+    if agent.engine == CODE_ENGINE:
+        return None
     return f"{agent.engine or ''} {claim.model or agent.model or ''}"
 
 

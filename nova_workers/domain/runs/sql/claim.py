@@ -33,10 +33,11 @@ PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
 TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
 
 # What determines which provider executes the run `r` of the agent `a`: its engine and model as they are configured.
-# Runs with the same text meet the same outage. None for runs whose configuration is elsewhere.
+# Runs with the same text meet the same outage. None for runs whose configuration is elsewhere: code names its models.
 MODEL_OF = """
 CASE WHEN r.source <> 'work_order'
           AND NOT EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.orchestration_id IS NOT NULL)
+          AND a.spec ->> 'engine' IS DISTINCT FROM 'code'
      THEN COALESCE(a.spec ->> 'engine', '') || ' ' || COALESCE(r.model, a.spec ->> 'model', '') END
 """
 

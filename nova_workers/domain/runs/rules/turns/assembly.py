@@ -15,7 +15,7 @@ from nova_workers.base.errors import EngineFailure, Forbidden
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import Message, text_block
-from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
+from nova_workers.contracts.engine import AskedEngines, Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.sessions import NewSession, StoredSession
@@ -49,6 +49,8 @@ _INSTALL_HINTS = {
 
 _ENGINES_OF_SOURCES: Final[Mapping[str, str]] = {"work_order": "work_order"}
 """Engines of runs that their source determines, whatever people make of the configuration of their agent."""
+
+_ASK_NO_MODEL: Final = frozenset({CODE_ENGINE, *_ENGINES_OF_SOURCES.values()})
 
 _TRUSTED_FOR_S = 60.0
 """How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
@@ -208,14 +210,24 @@ class TurnAssembler:
             output_schema=agent.output_schema,
             skills=await self._skills(run),
             sessions=_RunSessions(self._database, run, self._engine_name(claim)),
-            history=conversation(await past_turns(self._database, run)),
+            history=conversation(await past_turns(self._database, run, with_events=not is_code)),
             event_context=None if claim.event is None else event_words(claim.event),
             journal=committed.steps_for_model,
             program=program,
+            asked_engines=self._asked_engines(claim) if is_code else None,
             engine_config=agent.engine_config,
             conversation=claim.thread_id,
             run_id=claim.run_id,
         )
+
+    def _asked_engines(self, claim: Claim) -> AskedEngines:
+        """Return the engines whose models the code of a run may ask."""
+        permitted = {
+            name: engine
+            for name, engine in self._engines.items()
+            if name not in _ASK_NO_MODEL and self._ceilings.permits_engine(claim.ceilings, name)
+        }
+        return AskedEngines(self._settings.default_engine, permitted)
 
     def _enclosure(self, claim: Claim) -> Enclosure | None:
         ceilings = claim.ceilings
@@ -333,8 +345,13 @@ def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
     }
 
 
-async def past_turns(database: Database, run: HeldRun) -> tuple[HistoryTurn, ...]:
+async def past_turns(database: Database, run: HeldRun, *, with_events: bool = True) -> tuple[HistoryTurn, ...]:
     """Return the turns before a claimed run's, as their models read them.
+
+    Args:
+        database: Has the turns.
+        run: Claimed by this worker.
+        with_events: Whether messages have in front what caused their turns, which only models read.
 
     Raises:
         RunLost: The database was unavailable until the lease expired.
@@ -343,7 +360,7 @@ async def past_turns(database: Database, run: HeldRun) -> tuple[HistoryTurn, ...
     if parent is None:
         return ()
     turns = await persist(database, run.abort, lambda c: load_history_turns(c, tenant_id, parent))
-    return tuple(as_past(turn) for turn in turns)
+    return tuple(as_past(turn) for turn in turns) if with_events else tuple(turns)
 
 
 def as_past(turn: HistoryTurn) -> HistoryTurn:
