@@ -1,7 +1,8 @@
 """Runs `nova` as with the base install: ``python -m tests.support.processes.base_install runs list``.
 
 Of the installed packages it hides those that only extras bring. With ``--import`` and names of modules it imports these
-instead, and prints each failure.
+instead, and prints each failure. With ``--each`` and names of commands it runs one after the other, and prints their
+exit codes.
 """
 
 import importlib
@@ -62,14 +63,31 @@ def main() -> None:
     sys.meta_path[:] = [finder if each is PathFinder else each for each in sys.meta_path]
     for loaded in [name for name in sys.modules if name.partition(".")[0] == "packaging"]:
         del sys.modules[loaded]
-    if sys.argv[1:2] != ["--import"]:
+    if sys.argv[1:2] == ["--import"]:
+        _import_all(sys.argv[2:])
+    elif sys.argv[1:2] == ["--each"]:
+        _run_each(sys.argv[2:])
+    else:
         importlib.import_module("nova_workers.cli.app").main()
-        return
-    for name in sys.argv[2:]:
+
+
+def _import_all(names: Sequence[str]) -> None:
+    for name in names:
         try:
             importlib.import_module(name)
         except ImportError as error:
             print(f"{name}: {error}")
+
+
+def _run_each(commands: Sequence[str]) -> None:
+    run = importlib.import_module("nova_workers.cli.app").main
+    for command in commands:
+        sys.argv[1:] = [command]
+        try:
+            code = run()
+        except SystemExit as ended:
+            code = ended.code
+        print(f"{command}: {code}")
 
 
 if __name__ == "__main__":

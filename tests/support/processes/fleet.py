@@ -44,6 +44,8 @@ ALL_QUEUES = ("interactive", "background", "effects", "system")
 ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 _START_S = 120.0
 _POLL_S = 0.05
+_READY_POLL_S = 0.3
+"""A look at the fleet costs as much CPU as a turn, and delays the start that it waits for."""
 _LOG_LINES = 40
 
 
@@ -273,7 +275,7 @@ class Fleet:
                 if row.pid == worker.pid:
                     return row
             self._check(worker, deadline_s, "be in the fleet's view")
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(_READY_POLL_S)
 
     async def start_beat(self) -> FleetProcess:
         """Start beat."""

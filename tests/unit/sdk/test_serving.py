@@ -160,14 +160,10 @@ async def test_what_code_prints_does_not_break_the_protocol(tmp_path: Path) -> N
         assert words in printed
 
 
-@pytest.mark.parametrize("name", ["meet", "meet_async"])
-async def test_calls_run_at_once(tmp_path: Path, name: str) -> None:
+async def test_calls_run_at_once_up_to_the_concurrency_of_their_tool(tmp_path: Path) -> None:
     async with _served(_project(tmp_path, shop=SHOP)) as client:
-        assert await asyncio.gather(_call(client, name), _call(client, name)) == ["met", "met"]
-
-
-async def test_calls_beyond_the_concurrency_of_a_tool_wait(tmp_path: Path) -> None:
-    async with _served(_project(tmp_path, shop=SHOP)) as client:
+        for name in ("meet", "meet_async"):
+            assert await asyncio.gather(_call(client, name), _call(client, name)) == ["met", "met"]
         assert set(await asyncio.gather(*(_call(client, "alone") for _ in range(5)))) == {"true"}
 
 
@@ -187,30 +183,34 @@ async def test_a_call_brings_its_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"),
+    "problems",
     [
-        ("refuse", "Closed on Sundays."),
-        ("fail", "fail failed: ValueError: no good"),
-        ("leave", "leave failed: it tried to end the process (SystemExit)"),
-        ("leave_async", "leave_async failed: it tried to end the process (SystemExit)"),
-        ("block", "block did not end within its time limit of 0.3 s"),
-        ("block_async", "block_async did not end within its time limit of 0.3 s"),
-        ("wait", "wait did not end within its time limit of 0.3 s"),
-        ("strange", "strange returned a object that is no JSON"),
+        {
+            "refuse": "Closed on Sundays.",
+            "fail": "fail failed: ValueError: no good",
+            "leave": "leave failed: it tried to end the process (SystemExit)",
+            "leave_async": "leave_async failed: it tried to end the process (SystemExit)",
+            "wait": "wait did not end within its time limit of 0.3 s",
+            "strange": "strange returned a object that is no JSON",
+        },
+        {"block": "block did not end within its time limit of 0.3 s"},
+        {"block_async": "block_async did not end within its time limit of 0.3 s"},
     ],
+    ids=["most", "block", "block_async"],
 )
 async def test_a_call_that_fails_has_an_error_with_its_place_and_others_go_on(
-    tmp_path: Path, name: str, problem: str
+    tmp_path: Path, problems: dict[str, str]
 ) -> None:
     async with _served(_project(tmp_path, shop=SHOP)) as client:
-        result = await client.call_tool(name, {})
-        assert result.is_error
-        assert _text(result).startswith(problem)
-        if name != "refuse":
-            assert f"{tmp_path}/tools/shop.py:{_line(name)}" in _text(result)
-        # A call that Python cannot end retires the process; one that was canceled does not.
-        assert bool((result.meta or {}).get(RETIRES)) is name.startswith("block")
-        assert json.loads(await _call(client, "stock", {"article": "bolt"})) == {"bolt": 3}
+        for name, problem in problems.items():
+            result = await client.call_tool(name, {})
+            assert result.is_error
+            assert _text(result).startswith(problem)
+            if name != "refuse":
+                assert f"{tmp_path}/tools/shop.py:{_line(name)}" in _text(result)
+            # A call that Python cannot end retires the process; one that was canceled does not.
+            assert bool((result.meta or {}).get(RETIRES)) is name.startswith("block")
+            assert json.loads(await _call(client, "stock", {"article": "bolt"})) == {"bolt": 3}
 
 
 async def test_an_async_call_beside_one_that_blocks_gets_a_loop_that_works(tmp_path: Path) -> None:
