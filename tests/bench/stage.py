@@ -70,7 +70,7 @@ class Stage:
         assert b'"status":"succeeded"' in answer.body, answer.body
         return answer
 
-    async def until(self, question: str, *, timeout_s: float = 60.0, **values: object) -> None:
+    async def until(self, question: str, *, timeout_s: float = 300.0, **values: object) -> None:
         """Wait until a query answers true.
 
         Raises:
@@ -80,7 +80,7 @@ class Stage:
             while not await self.database.fetchval(question, **values):  # noqa: ASYNC110 - other processes change it
                 await asyncio.sleep(_POLL_S)
 
-    async def until_idle(self, timeout_s: float = 60.0) -> None:
+    async def until_idle(self, timeout_s: float = 300.0) -> None:
         """Wait until no run is open and no effect is due: nothing is left over to weigh on the next measurement.
 
         Raises:

@@ -172,7 +172,7 @@ class ManualWorker:
 
     async def claim(self, thread_id: str) -> Turn:
         """Claim the next run of a thread, once its message is there, and emit that it started."""
-        claim = await until(lambda: self._next(thread_id), f"a run of {thread_id} to claim")
+        claim = await until(lambda: self.next_claim(thread_id), f"a run of {thread_id} to claim")
         assert claim is not None
         turn = Turn(self, claim, self.publisher.open(claim.run_id, claim.attempt))
         await turn.emit(
@@ -180,7 +180,8 @@ class ManualWorker:
         )
         return turn
 
-    async def _next(self, thread_id: str) -> Claim | None:
+    async def next_claim(self, thread_id: str) -> Claim | None:
+        """Claim the next run of a thread, if there is one that may begin now."""
         async with self.database.connection() as connection:
             claim = await claim_next(connection, thread_id, worker_id="wkr_test", lease_ttl_s=30, max_attempts=5)
         return claim if isinstance(claim, Claim) else None

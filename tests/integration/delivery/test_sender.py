@@ -230,7 +230,8 @@ async def test_concurrent_attempts_of_a_process_are_bounded_for_any_number_of_do
 ) -> None:
     settings = deliveries.settings.delivery.model_copy(update={"at_once": 3, "at_once_per_target": 2})
     sender = deliveries.another(settings=deliveries.settings.model_copy(update={"delivery": settings}))
-    for path in ("/one", "/two", "/three"):
+    # Three at once for two addresses: one of them gets two.
+    for path in ("/one", "/two"):
         await deliveries.webhook(path)
         deliveries.receiver.answers[path] = None
     for number in range(5):

@@ -88,7 +88,7 @@ async def test_commands_larger_than_the_buffer_of_a_socket_arrive_whole(redis_ur
 def test_of_forgotten_connections_only_the_first_costs_a_timeout(
     play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(redis_connections, "_REPLY_S", 6.0)
+    monkeypatch.setattr(redis_connections, "_REPLY_S", 15.0)
 
     async def scenario(link: FaultProxy, client: Redis) -> None:
         await _at_once(client, 8)
@@ -96,7 +96,7 @@ def test_of_forgotten_connections_only_the_first_costs_a_timeout(
         began_s = time.monotonic()
         await _at_once(client, 1)
         await _at_once(client, 8)
-        assert 5.5 < time.monotonic() - began_s < 11.5
+        assert 14.5 < time.monotonic() - began_s < 29
 
     play(scenario)
 
