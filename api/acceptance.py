@@ -14,7 +14,7 @@ from nova_workers.base.observability.tracing import current_traceparent
 from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, RequestKey, Submission
-from nova_workers.domain.runs.rules.submit import MakeThread
+from nova_workers.domain.runs.rules.submit import MakeThread, WithRun
 from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
 from nova_workers.domain.streams.rules.wire import LiveEvent
 
@@ -102,6 +102,7 @@ class MessageAcceptance:
         run_id: str | None = None,
         request: RequestKey | None = None,
         make_thread: MakeThread | None = None,
+        with_run: WithRun | None = None,
     ) -> tuple[Accepted, Submission]:
         """Accept a message.
 
@@ -112,6 +113,7 @@ class MessageAcceptance:
             run_id: The id that a new run gets.
             request: The idempotency key, where it is bound to another body than this one.
             make_thread: Makes the thread, in the run's transaction; the body names neither a thread nor an agent then.
+            with_run: Writes what the message has beside, in the run's transaction.
 
         Raises:
             NovaError: It is refused; then there is no run.
@@ -133,7 +135,9 @@ class MessageAcceptance:
             traceparent=current_traceparent(),
             now=services.clock.now(),
         )
-        accepted = await services.submitter.submit(submission, run_id=run_id, make_thread=make_thread)
+        accepted = await services.submitter.submit(
+            submission, run_id=run_id, make_thread=make_thread, with_run=with_run
+        )
         if not accepted.replayed:
             services.metrics.runs_accepted.labels(accepted.queue, submission.source).inc()
         return accepted, submission

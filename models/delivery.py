@@ -1,4 +1,4 @@
-"""Destinations outside the fleet: webhooks."""
+"""Destinations outside the fleet: webhooks, and addresses that get the changes of one run."""
 
 from datetime import datetime
 
@@ -34,3 +34,22 @@ class Webhook(Table, table=True):
     previous_expires_at: datetime | None = time(null=True)
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
+
+
+class PushConfig(Table, table=True):
+    """A URL that a client named for the changes of one run: a push notification configuration of the A2A protocol."""
+
+    __tablename__ = "push_configs"
+
+    run_id: str = fk("runs.id", primary=True)
+    name: str = string(primary=True, comment="Its id for the client: chosen by it, or made for it")
+    tenant_id: str = id_ref()
+    url: str = string()
+    secret: bytes | None = Field(
+        default=None,
+        sa_column=Column(
+            LargeBinary, nullable=True, comment="The client's token and credentials, encrypted like values of secrets"
+        ),
+    )
+    key_id: str | None = string(null=True, comment="Id of the master key that encrypts them; null without any")
+    created_at: datetime = time(now=True)

@@ -252,7 +252,9 @@ class Delivery(Table, table=True):
     agent_id: str | None = id_ref(null=True)
     thread_id: str | None = id_ref(null=True)
     kind: str = string()
-    target: str = string(comment="user is the inbox, else the id of a webhook or the name of a channel")
+    target: str = string(
+        comment="user is the inbox, else the id of a webhook, the name of a channel, or a lane of push notifications"
+    )
     payload: dict[str, Any] = json()
     status: str = string(default="pending")
     routed: bool = boolean(comment="For the inbox: whether each channel that receives it has a row")

@@ -166,6 +166,7 @@ class Run(Table, table=True):
     output: Any = json(null=True, comment="With an output schema: the answer as a value that matches it")
     result_text: str | None = string(null=True)
     error_kind: str | None = string(null=True)
+    has_push_configs: bool = boolean(comment="Whether a row of push_configs names an address for its changes")
     refused_by: str | None = string(
         null=True,
         comment="ceiling, tenant, agent, trigger or orchestration: the budget that refused it, with budget_exceeded",

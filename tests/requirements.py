@@ -44,6 +44,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "doors.acp": "An agent works in an editor by ACP, with its files, terminal and servers; a session outlives it.",
     "runs.client-tools": "A tool of the caller waits at no cost; it takes each result once, or its default.",
     "doors.a2a": "A task of A2A is a run, and its context a thread: any API process answers for it, by either binding.",
+    "doors.a2a-pushes": "An address that a client named for a task is notified when that asks or ends.",
     "capabilities.a2a": "A call of an agent elsewhere is sent once, and goes on with its task when it is repeated.",
     "doors.ag-ui": "A run of AG-UI is a part of a run: the same `runId` gets it from its beginning, from any process.",
     "doors.ag-ui-answers": "Results of a front end's tools and answers to interrupts go on with the same run.",

@@ -21,10 +21,11 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.thread_states import ThreadStateReplace, ThreadStateView
 from nova_workers.contracts.http.wire import AgentView, PastMessage, RunView, StatelessRunCreate, ThreadView
 from nova_workers.contracts.ports import Embedder
+from nova_workers.contracts.pushes import PushConfigCreate, PushConfigView
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
 from nova_workers.domain.idempotency.sql import find_made
-from nova_workers.domain.runs.rules.submit import MakeThread, thread_after
+from nova_workers.domain.runs.rules.submit import MakeThread, WithRun, thread_after
 from nova_workers.domain.runs.rules.waiting import Within
 from nova_workers.domain.runs.sql.filters import RunFilter
 from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs, list_thread_runs
@@ -50,6 +51,7 @@ from nova_workers.domain.threads.sql.records import (
     readdress_thread,
 )
 from nova_workers.domain.threads.sql.states import read_state
+from nova_workers.domain.webhooks.sql.push_configs import delete_push_config, list_push_configs
 from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
 
@@ -151,6 +153,7 @@ class Door:
         *,
         key: RequestKey | None = None,
         make_thread: MakeThread | None = None,
+        with_run: WithRun | None = None,
     ) -> Begun:
         """Accept a message for a thread, for a new thread of an agent, or for one that is made with its run.
 
@@ -159,12 +162,13 @@ class Door:
             key: Of the request: with it, a repeated one gets the same run.
             make_thread: For a message that names neither thread nor agent, makes or chooses its thread (`with_past`,
                 `after`, `with_state`). What it writes is there only if the run is: a refusal leaves nothing.
+            with_run: Writes what the message has beside (`with_push`), likewise.
 
         Raises:
             NovaError: It is refused; then there is no run.
         """
         acceptance = MessageAcceptance(self.state, self.caller, self.request, None)
-        accepted, _ = await acceptance.submit(message, None, request=key, make_thread=make_thread)
+        accepted, _ = await acceptance.submit(message, None, request=key, make_thread=make_thread, with_run=with_run)
         return Begun(accepted.run_id, accepted.thread_id, accepted.agent_id, accepted.replayed)
 
     async def submit_and_follow(
@@ -174,6 +178,7 @@ class Door:
         *,
         key: RequestKey | None = None,
         make_thread: MakeThread | None = None,
+        with_run: WithRun | None = None,
     ) -> DoorStream:
         """Accept a message as `submit` does, and respond with what its run does.
 
@@ -183,7 +188,7 @@ class Door:
             NovaError: It is refused; then there is no run.
         """
         async with self.stream_permit() as permit:
-            begun = await self.submit(message, key=key, make_thread=make_thread)
+            begun = await self.submit(message, key=key, make_thread=make_thread, with_run=with_run)
             return await self.follow(begun.run_id, writer_of(begun), found=begun.state, permit=permit)
 
     def stream_permit(self) -> AbstractAsyncContextManager[StreamPermit]:
@@ -582,6 +587,37 @@ class Door:
             await offer_state(connection, self.caller.tenant_id, thread_id, offered.state, version=offered.version)
 
         return offer
+
+    def with_push(self, given: PushConfigCreate) -> WithRun:
+        """Return the writer of an address that gets the changes of the run that is made with it.
+
+        It is in the audit log.
+
+        Raises:
+            InvalidInput: Deliveries to the address are not allowed.
+        """
+        act_as(self.caller.actor())
+        return self.state.services.pushes.adding(self.caller.tenant_id, given)
+
+    async def put_push(self, run_id: str, given: PushConfigCreate) -> PushConfigView:
+        """Let an address get the changes of a run, or replace the one of its name. It is in the audit log.
+
+        Raises:
+            NovaError: As `Pushes.put`.
+        """
+        act_as(self.caller.actor())
+        return await self.state.services.pushes.put(self.caller.tenant_id, run_id, given)
+
+    async def pushes(self, run_id: str) -> list[PushConfigView]:
+        """Return the addresses that get the changes of a run."""
+        async with self.state.services.database.connection() as connection:
+            return await list_push_configs(connection, self.caller.tenant_id, run_id)
+
+    async def delete_push(self, run_id: str, name: str) -> None:
+        """Delete an address of a run; one that is not there is deleted already. It is in the audit log."""
+        act_as(self.caller.actor())
+        async with self.state.services.database.connection() as connection:
+            await delete_push_config(connection, self.caller.tenant_id, run_id, name)
 
     async def cancel(self, run_id: str) -> RunView:
         """Cancel a run. Canceling twice changes nothing. It is in the audit log.

@@ -101,6 +101,7 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     "notes": AuditRule("note", ("id",), bookkeeping=_CHANGED_AT),
     "orchestration_configs": AuditRule("orchestration_config", ("version",)),
     "orchestrations": AuditRule("orchestration", ("id",), operations="INSERT"),
+    "push_configs": AuditRule("push_config", ("run_id", "name")),
     # Each claim and each end of a run updates its thread and itself: of these columns only.
     "runs": AuditRule(
         "run",

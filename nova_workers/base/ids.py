@@ -38,6 +38,7 @@ IdKind = Literal[
     "oag",
     "omsg",
     "orc",
+    "psh",
     "run",
     "sgn",
     "tch",

@@ -156,7 +156,8 @@ WebhookKind = Literal[
     "audit_recorded",
 ]
 """What a webhook may subscribe to."""
-DeliveryKind = Literal[WebhookKind, "test"]
+DeliveryKind = Literal[WebhookKind, "task_changed", "test"]
+"""``task_changed``: a run ended, or asks a person, and a client named an address for that run's changes."""
 DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
 """``closed``: the wait of a question or approval ended, so it is not sent; or a person closed an inbox item."""
 

@@ -17,7 +17,7 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
-from nova_workers.bootstrap.webhooks import build_webhooks
+from nova_workers.bootstrap.webhooks import build_pushes, build_webhooks
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.agents.rules.service import Agents
@@ -58,6 +58,7 @@ from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address
 from nova_workers.domain.triggers.rules.on_request import TriggerFirer
 from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
+from nova_workers.domain.webhooks.rules.pushes import Pushes
 from nova_workers.domain.webhooks.rules.service import Webhooks
 from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
@@ -108,6 +109,7 @@ class ApiServices:
     triggers: TriggerFirer
     secrets: Secrets
     webhooks: Webhooks
+    pushes: Pushes
     history: History
     embeddings: EmbeddingProvider | None
     metrics: Metrics
@@ -216,6 +218,7 @@ def build_api(settings: Settings) -> ApiServices:
         triggers=TriggerFirer(work, metrics, planner=starter),
         secrets=Secrets(database, vault),
         webhooks=build_webhooks(work, settings),
+        pushes=build_pushes(work, settings),
         history=History(database, embeddings),
         embeddings=embeddings,
         metrics=metrics,

@@ -7,8 +7,9 @@ from nova_workers.base.config import Settings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
-from nova_workers.bootstrap.webhooks import build_webhooks
+from nova_workers.bootstrap.webhooks import build_pushes, build_webhooks
 from nova_workers.domain.delivery.rules.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.domain.delivery.rules.pushes import PushChannel
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.delivery.rules.webhooks import WebhookChannel
 from nova_workers.domain.secrets.rules.service import Secrets
@@ -38,6 +39,7 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
     webhooks = WebhookChannel(
         database, build_webhooks(Work(database), settings), webhook_guard, max_body_bytes=delivery.max_body_bytes
     )
+    pushes = PushChannel(database, build_pushes(Work(database), settings), webhook_guard)
     wanted = {name for names in delivery.channels.values() for name in names} - {WEBHOOKS}
     # Other channels may call only the public internet, even if the operator allows webhooks more.
     parts = ChannelParts(
@@ -45,7 +47,7 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
         secrets=Secrets(database, Vault.of(settings.secrets.texts())),
         database=database,
     )
-    return ChannelRoutes([webhooks, *(load_channels(wanted, parts) if wanted else ())], delivery.channels)
+    return ChannelRoutes([webhooks, pushes, *(load_channels(wanted, parts) if wanted else ())], delivery.channels)
 
 
 def build_sender(

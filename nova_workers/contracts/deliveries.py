@@ -24,7 +24,7 @@ AUDIT_HEAD = "head"
 """The key of the chain's head in the payload of a delivery of the audit log."""
 
 INBOX = "user"
-"""The target of deliveries to the person. Any other target is a webhook's id, or the name of a channel."""
+"""The target of deliveries to the person. Any other is a webhook's id, the name of a channel, or a lane of pushes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class DeliveryItem:
 
     Attributes:
         id: The same in every attempt, so that a receiver can detect a repetition.
-        target: The name of the channel, or the id of the webhook.
+        target: The name of the channel, the id of the webhook, or a lane of pushes.
         payload: See `DeliveryView.payload`.
         attempt: The number of this attempt, from 1.
         claim: The number of this claim; what an earlier one writes late is ignored.
@@ -91,7 +91,8 @@ class DeliveryView(View):
     kind: DeliveryKind
     status: DeliveryStatus
     target: str
-    """`user` is the inbox for people; otherwise the id of a webhook or the name of a channel."""
+    """`user` is the inbox for people; otherwise the id of a webhook, the name of a channel, or a lane of push
+    notifications."""
     agent_id: str | None
     thread_id: str | None
     run_id: str | None
@@ -101,7 +102,8 @@ class DeliveryView(View):
     text, cut), params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at.
     `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result.
-    `audit_recorded`: ids; the request has the records. Or head: seq, hash, sealed_at; the request has them too."""
+    `audit_recorded`: ids; the request has the records. Or head: seq, hash, sealed_at; the request has them too.
+    `task_changed`: config, the name of the push notification configuration; the request has the run's status."""
     webhook_id: str | None = None
     attempts: int = 0
     """Delivery attempts so far. Deliveries to the inbox have none."""

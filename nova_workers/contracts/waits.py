@@ -6,6 +6,7 @@ and its memory; the answer is written as the call's result, and the run continue
 Beside tools: why a run is held, as it is stored and shown. It waits for a model provider that cannot be used.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -54,8 +55,10 @@ __all__ = [
     "WaitRequest",
     "WaitView",
     "advice_for",
+    "describe_question",
     "describe_waits",
     "detail_of",
+    "questions_among",
     "wait_adapter",
 ]
 
@@ -267,6 +270,23 @@ class WaitView(View):
     """The run whose end is the answer, for waits on an agent."""
     due_at: datetime | None
     created_at: datetime
+
+
+def questions_among(waits: Iterable[WaitView]) -> list[WaitView]:
+    """Return the waits that a person ends."""
+    return [wait for wait in waits if wait.request.kind in ANSWERABLE]
+
+
+def describe_question(wait: WaitView) -> str:
+    """Return a question in words, for a model or a person."""
+    match wait.request:
+        case AskUser(question=question, options=options):
+            return "\n".join([question, *(f"- {option}" for option in options)])
+        case AskApproval(tool_name=tool, params=params, reason=reason):
+            shown = json.dumps(params, ensure_ascii=False, indent=2)
+            return f"May {wait.agent_id} call {tool}? {reason}\n{shown}"
+        case _:
+            raise AssertionError(f"unreachable: a person does not end a wait of the kind {wait.request.kind!r}")
 
 
 _ADVICE: Final[dict[OutageReason, str]] = {

@@ -68,7 +68,7 @@ def _card(request: Request, agent_id: str, *, name: str, description: str, card_
             AgentInterface(url=url, protocol_binding=binding, protocol_version=VERSION)
             for binding in ("JSONRPC", "HTTP+JSON")
         ],
-        capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=True),
+        capabilities=AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
         security_schemes={
             _SCHEME: SecurityScheme(
                 http_auth_security_scheme=HTTPAuthSecurityScheme(

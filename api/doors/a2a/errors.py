@@ -80,7 +80,7 @@ def _kind(found: Problem) -> type[A2AError]:
     if found.code in _KINDS:
         return _KINDS[found.code]
     match found.status, found.context.get("kind"):
-        case ((HTTPStatus.NOT_FOUND | HTTPStatus.GONE), "run"):
+        case ((HTTPStatus.NOT_FOUND | HTTPStatus.GONE), ("run" | "push_config")):
             return TaskNotFoundError
         case ((HTTPStatus.NOT_FOUND | HTTPStatus.GONE), ("agent" | "thread")):
             return InvalidParamsError

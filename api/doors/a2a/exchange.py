@@ -6,13 +6,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from a2a.types import ListTasksRequest, ListTasksResponse, SendMessageRequest, Task
-from a2a.utils.errors import PushNotificationNotSupportedError, TaskNotCancelableError, UnsupportedOperationError
+from a2a.types import ListTasksRequest, ListTasksResponse, SendMessageRequest, Task, TaskPushNotificationConfig
+from a2a.utils.errors import TaskNotCancelableError, UnsupportedOperationError
 from pydantic import BaseModel
 
-from nova_workers.base.errors import IllegalTransition, InvalidInput, missing
+from nova_workers.base.errors import IllegalTransition, InvalidInput, existing, missing
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.pushes import PushConfigCreate, PushConfigView
 from nova_workers.contracts.runs import RequestKey
 
 from ..questions import open_questions
@@ -21,6 +22,7 @@ from ..streams import DoorStream
 from .cards import PREFIX, base_url
 from .inputs import answer_of, run_of
 from .listing import list_tasks
+from .pushes import config_of, push_of
 from .tasks import task_of
 from .writer import Frame, TaskWriter
 
@@ -71,11 +73,12 @@ class Exchange:
         if params.message.task_id:
             run_id = await self._accept(params)
             return await self.door.follow(run_id, TaskWriter(self.door, run_id, self.files_url, frame))
-        _refuse_unkept(params)
+        push = self._push_of(params)
         return await self.door.submit_and_follow(
             await self._run_of(params),
             lambda begun: TaskWriter(self.door, begun.run_id, self.files_url, frame),
             key=self._key_of(params),
+            with_run=None if push is None else self.door.with_push(push),
         )
 
     async def subscribe(self, task_id: str, frame: Frame) -> DoorStream:
@@ -141,10 +144,14 @@ class Exchange:
 
     async def _accept(self, params: SendMessageRequest) -> str:
         """Submit a message, or answer the question of the task that it names, and return the run."""
-        _refuse_unkept(params)
+        push = self._push_of(params)
         if params.message.task_id:
-            return await self._answer(params)
-        begun = await self.door.submit(await self._run_of(params), key=self._key_of(params))
+            return await self._answer(params, push)
+        begun = await self.door.submit(
+            await self._run_of(params),
+            key=self._key_of(params),
+            with_run=None if push is None else self.door.with_push(push),
+        )
         return begun.run_id
 
     async def _run_of(self, params: SendMessageRequest) -> StatelessRunCreate:
@@ -153,7 +160,7 @@ class Exchange:
             raise missing("thread", body.thread_id)
         return body
 
-    async def _answer(self, params: SendMessageRequest) -> str:
+    async def _answer(self, params: SendMessageRequest, push: PushConfigCreate | None) -> str:
         message = params.message
         run = await self.run(message.task_id)
         if message.context_id and message.context_id != run.thread_id:
@@ -170,6 +177,8 @@ class Exchange:
         answer = answer_of(message, run, known, by=self.door.caller.key_name)
         if known is None and answer.wait_id is not None:
             await self.door.note_place(digest, answer.wait_id)
+        if push is not None:
+            await self._put_push(run.id, push)
         try:
             await self.door.answer(run.id, answer)
         except IllegalTransition as error:
@@ -177,6 +186,55 @@ class Exchange:
                 raise UnsupportedOperationError(error.message) from error
             # It was answered before, and the run has moved on.
         return message.task_id
+
+    async def put_push(self, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Let an address get the changes of a task, and return its configuration. One with a known id is replaced.
+
+        Raises:
+            NotFound: There is no such task of this agent.
+            NovaError: The address or a secret is refused, or the task has as many as it may.
+            UnsupportedOperationError: The task has no changes of its own.
+        """
+        run = await self.run(config.task_id)
+        return config_of(await self._put_push(run.id, push_of(config)))
+
+    async def push(self, task_id: str, name: str) -> TaskPushNotificationConfig:
+        """Return a configuration of a task.
+
+        Raises:
+            NotFound: There is no such task of this agent, or it has no such configuration.
+        """
+        pushes = await self.door.pushes((await self.run(task_id)).id)
+        found = next((push for push in pushes if push.name == name), None)
+        return config_of(existing(found, "push_config", name))
+
+    async def pushes(self, task_id: str) -> list[TaskPushNotificationConfig]:
+        """Return the configurations of a task.
+
+        Raises:
+            NotFound: There is no such task of this agent.
+        """
+        return [config_of(push) for push in await self.door.pushes((await self.run(task_id)).id)]
+
+    async def delete_push(self, task_id: str, name: str) -> None:
+        """Delete a configuration of a task; one that is not there is deleted already.
+
+        Raises:
+            NotFound: There is no such task of this agent.
+        """
+        await self.door.delete_push((await self.run(task_id)).id, name)
+
+    async def _put_push(self, run_id: str, push: PushConfigCreate) -> PushConfigView:
+        try:
+            return await self.door.put_push(run_id, push)
+        except IllegalTransition as error:
+            raise UnsupportedOperationError(error.message) from error
+
+    def _push_of(self, params: SendMessageRequest) -> PushConfigCreate | None:
+        if not params.configuration.HasField("task_push_notification_config"):
+            return None
+        config = params.configuration.task_push_notification_config
+        return push_of(config, of_message=self._name_of(params), within="configuration.taskPushNotificationConfig.")
 
     def _name_of(self, params: SendMessageRequest) -> str:
         # Ids of clients need not be unique beyond the client.
@@ -186,8 +244,3 @@ class Exchange:
         """Return the key of a message, which is the same by each binding and with or without a stream."""
         meant = _Meant(message=params.message.SerializeToString(deterministic=True).hex())
         return self.door.key(self._name_of(params), meant, path=f"{PREFIX}/{self.agent_id}")
-
-
-def _refuse_unkept(params: SendMessageRequest) -> None:
-    if params.configuration.HasField("task_push_notification_config"):
-        raise PushNotificationNotSupportedError("This server sends no push notifications for tasks.")

@@ -25,7 +25,6 @@ from a2a.types import (
     Task,
     TaskPushNotificationConfig,
 )
-from a2a.utils.errors import PushNotificationNotSupportedError
 from a2a.utils.proto_utils import validate_proto_required_fields
 from google.protobuf.message import Message as ProtoMessage
 from redis.exceptions import RedisError
@@ -109,26 +108,27 @@ class FleetRequestHandler(RequestHandler):
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse."""
-        raise PushNotificationNotSupportedError
+        """Let an address get the changes of a task."""
+        return await _asked(params, context, lambda exchange: exchange.put_push(params))
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Refuse."""
-        raise PushNotificationNotSupportedError
+        """Return a push notification configuration."""
+        return await _asked(params, context, lambda exchange: exchange.push(params.task_id, params.id))
 
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """Refuse."""
-        raise PushNotificationNotSupportedError
+        """Return the push notification configurations of a task. They are few: all of them are one page."""
+        found = await _asked(params, context, lambda exchange: exchange.pushes(params.task_id))
+        return ListTaskPushNotificationConfigsResponse(configs=found)
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Refuse."""
-        raise PushNotificationNotSupportedError
+        """Delete a push notification configuration."""
+        await _asked(params, context, lambda exchange: exchange.delete_push(params.task_id, params.id))
 
 
 async def _asked(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
@@ -19,7 +18,7 @@ from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.contracts.waits import AskApproval, RunAnswer, WaitView
 
-from ..questions import describe, open_questions
+from ..questions import open_questions
 
 METADATA: Final = "a2a"
 MESSAGE_ID: Final = "message_id"
@@ -109,18 +108,6 @@ def answer_of(message: Message, run: RunView, wait_id: str | None, *, by: str) -
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidInput(f"message.parts: {first['msg']}.", field="message.parts") from error
-
-
-def question_parts(waits: Sequence[WaitView]) -> list[Part]:
-    """Return the questions of a task: each as a text, and as data that an answer can name."""
-    parts: list[Part] = []
-    for wait in waits:
-        asked: dict[str, Any] = {"waitId": wait.id, "kind": wait.request.kind}
-        if wait.request.kind == "user":
-            asked |= {"options": list(wait.request.options), "onlyOptions": wait.request.only_options}
-        parts.append(Part(text=describe(wait)))
-        parts.append(data_part(asked))
-    return parts
 
 
 def data_part(value: Any) -> Part:

@@ -76,26 +76,26 @@ async def list_tasks(agent_id: AgentPath, request: Request, door: AnyDoor) -> Re
 
 @router.post("/tasks/{id}/pushNotificationConfigs")
 async def create_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
-    """Refuse."""
+    """Let an address get the changes of a task."""
     parse_json(await body_of(request))
     return await _answer(request, door, agent_id, _rest.set_push_notification)
 
 
 @router.get("/tasks/{id}/pushNotificationConfigs")
 async def list_push_configs(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
-    """Refuse."""
+    """Return the push notification configurations of a task."""
     return await _answer(request, door, agent_id, _rest.list_push_notifications)
 
 
 @router.get("/tasks/{id}/pushNotificationConfigs/{push_id}")
 async def get_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
-    """Refuse."""
+    """Return a push notification configuration."""
     return await _answer(request, door, agent_id, _rest.get_push_notification)
 
 
 @router.delete("/tasks/{id}/pushNotificationConfigs/{push_id}")
 async def delete_push_config(agent_id: AgentPath, request: Request, door: AnyDoor) -> Response:
-    """Refuse."""
+    """Delete a push notification configuration."""
     return await _answer(request, door, agent_id, _rest.delete_push_notification)
 
 

@@ -7,28 +7,20 @@ from datetime import datetime
 from typing import Any, Final
 
 import orjson
-from a2a.types import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from a2a.types import Artifact, Message, Part, Role, Task, TaskStatus
+from google.protobuf.json_format import ParseDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.domain.delivery.rules.task_status import task_status
 
 from ..items import FileItem, Item, MessageItem, QuestionItem
-from ..questions import open_questions
-from .inputs import MESSAGE_ID, METADATA, data_part, question_parts
+from .inputs import MESSAGE_ID, METADATA, data_part
 
 ANSWER: Final = "answer"
 """The id of the artifact that is the agent's answer."""
-
-_STATES: Final = {
-    "queued": TaskState.TASK_STATE_SUBMITTED,
-    "running": TaskState.TASK_STATE_WORKING,
-    "waiting": TaskState.TASK_STATE_WORKING,
-    "succeeded": TaskState.TASK_STATE_COMPLETED,
-    "failed": TaskState.TASK_STATE_FAILED,
-    "canceled": TaskState.TASK_STATE_CANCELED,
-}
 
 
 def task_of(
@@ -63,22 +55,8 @@ def task_of(
 
 
 def status_of(task_id: str, run: RunView) -> TaskStatus:
-    """Return the status of a task: a run that asks its client or a person requires input."""
-    questions = open_questions(run) if run.status == "waiting" else ()
-    state = TaskState.TASK_STATE_INPUT_REQUIRED if questions else _STATES.get(run.status, TaskState.TASK_STATE_WORKING)
-    status = TaskStatus(state=state, timestamp=timestamp(changed_at(run)))
-    if questions:
-        status.message.CopyFrom(_message(questions[0].id, task_id, run.thread_id, question_parts(questions)))
-    elif run.status == "failed":
-        text = "The run failed." if run.error is None else run.error.message
-        status.message.CopyFrom(_message(f"{task_id}_error", task_id, run.thread_id, [Part(text=text)]))
-    return status
-
-
-def changed_at(run: RunView) -> datetime:
-    """Return when the status of a run changed last."""
-    times = [wait.created_at for wait in run.waits]
-    return run.finished_at or max(times, default=run.started_at or run.created_at)
+    """Return the status of a task, which notifications have too."""
+    return ParseDict(task_status(task_id, run), TaskStatus())
 
 
 def timestamp(at: datetime) -> Timestamp:

@@ -7,9 +7,9 @@ import orjson
 from mcp.types import ElicitResult
 
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import MAX_ANSWER_CHARS, AskUser, RunAnswer, WaitView
+from nova_workers.contracts.waits import MAX_ANSWER_CHARS, AskUser, RunAnswer, WaitView, describe_question
 
-from ..questions import describe, open_questions
+from ..questions import open_questions
 
 _DECLINED = "The user declined to answer."
 _APPROVE = "approve"
@@ -44,7 +44,7 @@ def answers_to(run: RunView, responses: Mapping[str, Any], *, by: str) -> list[R
 def _elicitation(wait: WaitView) -> dict[str, Any]:
     return {
         "method": "elicitation/create",
-        "params": {"mode": "form", "message": describe(wait), "requestedSchema": _form(wait)},
+        "params": {"mode": "form", "message": describe_question(wait), "requestedSchema": _form(wait)},
     }
 
 

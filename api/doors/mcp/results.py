@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.waits import AskUser
+from nova_workers.contracts.waits import AskUser, describe_question
 
 from ..items import FileItem
-from ..questions import describe, open_questions
+from ..questions import open_questions
 
 _FAULTS_OF_THE_FLEET = frozenset({"engine_error", "unknown", "worker_lost"})
 """Kinds of failures that are the server's own. All others are results that a model can act on."""
@@ -86,7 +86,7 @@ def outcome_of(run: RunView) -> RunOutcome:
             AskedQuestion(
                 wait_id=wait.id,
                 kind=wait.request.kind,
-                question=describe(wait),
+                question=describe_question(wait),
                 options=list(wait.request.options) if isinstance(wait.request, AskUser) else [],
                 only_options=isinstance(wait.request, AskUser) and wait.request.only_options,
             )
@@ -119,7 +119,8 @@ def _text(run: RunView) -> ContentBlock:
     elif run.status == "canceled":
         parts.append("The run was canceled.")
     parts.extend(
-        f"{run.agent_id} asks:\n{describe(wait)}\nAnswer with the tool `answer`, run_id {run.id}, wait_id {wait.id}."
+        f"{run.agent_id} asks:\n{describe_question(wait)}\n"
+        f"Answer with the tool `answer`, run_id {run.id}, wait_id {wait.id}."
         for wait in open_questions(run)
     )
     if run.status not in ENDED_RUNS and not open_questions(run):

@@ -25,8 +25,10 @@ async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
     caller.need("operator")
     see_all_tenants()
     secrets = await state.services.secrets.rotate()
-    # Secrets that sign webhooks, and those of work orders, are under the same key.
-    parts = (secrets, await state.services.webhooks.reseal(), await state.services.order_secrets.reseal())
+    # Secrets that sign webhooks or go with push notifications, and those of work orders, are under the same key.
+    services = state.services
+    others = [await each.reseal() for each in (services.webhooks, services.pushes, services.order_secrets)]
+    parts = (secrets, *others)
     return SecretRotation(
         key_id=secrets.key_id,
         rotated=sum(part.rotated for part in parts),

@@ -156,6 +156,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "work_order_policies": "models and caps of this fleet; `nova orders policies show` writes one",
     "work_order_secrets": "encrypted for this fleet",
     "webhooks": "an address of this fleet, and a secret encrypted for it",
+    "push_configs": "addresses of clients of this fleet, and secrets encrypted for it",
     "sign_ins": "sessions of people at this fleet",
     "leases": "belong to processes beside this fleet",
     "idempotency_keys": "belong to requests to this fleet, for days",

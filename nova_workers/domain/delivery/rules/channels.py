@@ -17,6 +17,9 @@ CHANNEL_GROUP = "nova_workers.channels"
 WEBHOOKS = "webhooks"
 """The built-in channel. It has one lane per webhook; any other channel is one lane."""
 
+PUSHES = "pushes"
+"""Built in too, for the changes of single runs. It has some lanes per tenant, and is of no agent."""
+
 EVERYONE = "*"
 
 

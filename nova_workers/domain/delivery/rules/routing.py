@@ -1,6 +1,6 @@
-"""Routes events to their receivers: one row in the outbox for each webhook and channel that subscribes."""
+"""Routes events to their receivers: one row in the outbox for each webhook, channel and address that subscribes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nova_workers.base.ids import new_id
@@ -9,11 +9,14 @@ from nova_workers.domain.delivery.rules.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.domain.delivery.sql.outbox import add_deliveries, take_unrouted
 from nova_workers.domain.effects.sql import DueEffect
 from nova_workers.domain.runs.sql.ends import RunEnd, read_run_ends
+from nova_workers.domain.webhooks.rules.pushes import delivery_to
 from nova_workers.domain.webhooks.sql.endpoints import Subscription, list_subscriptions
+from nova_workers.domain.webhooks.sql.push_configs import addresses_of_runs
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
 
 _BATCH: Final = 200
+_QUESTIONS: Final = frozenset({"question", "approval"})
 
 
 class InboxRouter:
@@ -34,6 +37,8 @@ class InboxRouter:
             if items:
                 subscriptions = await list_subscriptions(connection, {item.tenant_id for item in items})
                 await add_deliveries(connection, [new for item in items for new in self._fan_out(item, subscriptions)])
+                asking = {item.run_id: (item.agent_id, item.thread_id) for item in items if item.kind in _QUESTIONS}
+                await _notify_clients(connection, asking)
         return len(items)
 
     def _fan_out(self, item: DeliveryItem, subscriptions: Sequence[Subscription]) -> list[NewDelivery]:
@@ -51,7 +56,7 @@ class InboxRouter:
 
 
 class RunEndEffect:
-    """Queues deliveries of a run's end for the webhooks that subscribe to it."""
+    """Queues deliveries of a run's end for the webhooks that subscribe to it, and for addresses of the run's own."""
 
     batch_size = 100
     at_once = 2
@@ -68,6 +73,7 @@ class RunEndEffect:
         async with self._work.begin() as tx:
             ends = await read_run_ends(tx.connection, [effect.run_id for effect in effects])
             await self._add_deliveries(tx.connection, ends)
+            await _notify_clients(tx.connection, {end.run_id: (end.agent_id, end.thread_id) for end in ends})
             tx.ring_deliveries()
 
     async def close(self) -> None:
@@ -93,6 +99,18 @@ class RunEndEffect:
             if one.wants(end.tenant_id, "run_completed", end.agent_id)
         ]
         await add_deliveries(connection, deliveries)
+
+
+async def _notify_clients(connection: Connection, runs: Mapping[str | None, tuple[str | None, str | None]]) -> None:
+    """Queue a notification of each run, given with its agent and thread, for each address that its clients named."""
+    if not runs:
+        return
+    addresses = await addresses_of_runs(connection, [run_id for run_id in runs if run_id is not None])
+    due: list[NewDelivery] = []
+    for address in addresses:
+        agent_id, thread_id = runs[address.run_id]
+        due.append(delivery_to(address, agent_id=agent_id, thread_id=thread_id))
+    await add_deliveries(connection, due)
 
 
 def _copy(item: DeliveryItem, target: str, *, webhook_id: str | None = None) -> NewDelivery:

@@ -17,7 +17,7 @@ from nova_workers.base.config import DeliverySettings, RunSettings
 from nova_workers.base.errors import DeliveryFailed, NovaError, Unavailable
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.deliveries import DeliveryItem
-from nova_workers.domain.delivery.rules.channels import WEBHOOKS, ChannelRoutes
+from nova_workers.domain.delivery.rules.channels import PUSHES, WEBHOOKS, ChannelRoutes
 from nova_workers.domain.delivery.rules.routing import InboxRouter
 from nova_workers.domain.delivery.rules.settling import Settler
 from nova_workers.domain.delivery.sql.leases import release_deliveries, renew_deliveries
@@ -151,8 +151,9 @@ class DeliverySender:
                     active_attempts=dict(self._under_way),
                     per_lane=settings.at_once_per_target,
                     rest_after=settings.rest_after_failures,
-                    channels=[name for name in names if name != WEBHOOKS],
+                    channels=[name for name in names if name not in {WEBHOOKS, PUSHES}],
                     webhooks=WEBHOOKS in names,
+                    pushes=PUSHES in names,
                     limit=room,
                     lease=self._leases.duration,
                 )
@@ -174,7 +175,7 @@ class DeliverySender:
             del self._under_way[item.target]
 
     async def _try(self, item: DeliveryItem) -> None:
-        channel = WEBHOOKS if item.webhook_id is not None else item.target
+        channel = _channel_of(item)
         started_s = self._clock.monotonic_s()
         try:
             outcome = await self._deliver(channel, item)
@@ -202,3 +203,9 @@ class DeliverySender:
             _log.exception("delivery.crashed", delivery_id=item.id, channel=channel)
             return await self._settler.not_tried(item, f"{type(error).__name__}: {error}")
         return await self._settler.delivered(item, status)
+
+
+def _channel_of(item: DeliveryItem) -> str:
+    if item.kind == "task_changed":
+        return PUSHES
+    return WEBHOOKS if item.webhook_id is not None else item.target

@@ -71,13 +71,7 @@ class WebhookChannel:
             # The database's time: receivers refuse as old what a host with a wrong clock signs.
             **signed_headers(item.id, endpoint.at, body, self._webhooks.keys(endpoint)),
         }
-        try:
-            answer = await self._outbound.request("POST", endpoint.url, headers=headers, content=body, follow=False)
-        except OutboundFailed as error:
-            raise DeliveryFailed(error.message, retryable=not error.refused) from error
-        if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-            raise _refused(answer)
-        return answer.status
+        return await post(self._outbound, endpoint.url, headers, body)
 
     async def close(self) -> None:
         """Do nothing: no connection is kept."""
@@ -108,6 +102,21 @@ class WebhookChannel:
         except InvalidInput as error:
             raise DeliveryFailed(error.message, retryable=False) from error
         return endpoint
+
+
+async def post(outbound: Outbound, url: str, headers: Mapping[str, str], body: bytes) -> int:
+    """Send one request, and return the status of the answer, one of 2xx.
+
+    Raises:
+        DeliveryFailed: The address did not accept it.
+    """
+    try:
+        answer = await outbound.request("POST", url, headers=headers, content=body, follow=False)
+    except OutboundFailed as error:
+        raise DeliveryFailed(error.message, retryable=not error.refused) from error
+    if not HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
+        raise _refused(answer)
+    return answer.status
 
 
 def body_of(item: DeliveryItem) -> bytes:

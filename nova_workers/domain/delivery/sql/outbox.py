@@ -1,9 +1,9 @@
 """Sends the outbox: routes inbox items to channels and webhooks, claims due deliveries, records attempts.
 
-A lane is the deliveries to one target: a webhook, or a channel. A delivery is due when its `due_at` has passed.
-Claiming one moves its `due_at` to the end of a lease, which its worker renews (see `leases`), so a delivery whose
-worker crashed becomes due again. `claims` grows with each claim and fences writes of earlier ones. `attempts` is no
-fence: a released attempt gives its number back.
+A lane is the deliveries to one target: a webhook, a channel, or some of the addresses that a tenant's clients named. A
+delivery is due when its `due_at` has passed. Claiming one moves its `due_at` to the end of a lease, which its worker
+renews (see `leases`), so a delivery whose worker crashed becomes due again. `claims` grows with each claim and fences
+writes of earlier ones. `attempts` is no fence: a released attempt gives its number back.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ WITH RECURSIVE lanes AS (
       LEFT JOIN unnest(:busy_targets::text[], :busy_tries::int[]) AS busy(target, tries) ON busy.target = l.target
       LEFT JOIN webhooks w ON w.id = l.target COLLATE "C"
      WHERE (l.target = ANY (:channels)
+            OR (:pushes AND starts_with(l.target, 'push:'))
             OR (:webhooks AND w.enabled AND (w.rests_until IS NULL OR w.rests_until <= now())))
        AND NOT {HOLDS_DELIVERIES}
      ORDER BY random()
@@ -183,6 +184,7 @@ async def claim_deliveries(
     rest_after: int,
     channels: Sequence[str],
     webhooks: bool,
+    pushes: bool = False,
     limit: int,
     lease: timedelta,
 ) -> list[DeliveryItem]:
@@ -195,6 +197,7 @@ async def claim_deliveries(
         rest_after: A webhook with so many failures gets one attempt at a time.
         channels: Names of this process's channels.
         webhooks: Whether to claim deliveries to webhooks.
+        pushes: Whether to claim notifications of the changes of runs.
         limit: Most in all.
         lease: Time until a claimed delivery is due again.
     """
@@ -206,6 +209,7 @@ async def claim_deliveries(
         rest_after=rest_after,
         channels=list(channels),
         webhooks=webhooks,
+        pushes=pushes,
         limit=limit,
         lease=lease,
     )

@@ -24,6 +24,10 @@ MakeThread = Callable[[Connection], Awaitable[str]]
 """Makes or chooses the thread of a message, in the transaction that inserts its run, and returns its id. It may be
 called again, in another transaction, if a commit is not confirmed."""
 
+WithRun = Callable[[Connection, str], Awaitable[None]]
+"""Writes, in the transaction that inserts a run, what its message has beside; it gets the run's id. It is not called
+where an earlier request made the run, and may be called again, in another transaction, if a commit is not confirmed."""
+
 _AFTER_S = 0.01
 """Margin of a timer after the start time, so that the database's clock has passed it."""
 
@@ -44,7 +48,12 @@ class Submitter:
         self._scheduled = scheduled
 
     async def submit(
-        self, submission: Submission, *, run_id: str | None = None, make_thread: MakeThread | None = None
+        self,
+        submission: Submission,
+        *,
+        run_id: str | None = None,
+        make_thread: MakeThread | None = None,
+        with_run: WithRun | None = None,
     ) -> Accepted:
         """Queue a message on its thread, or schedule it for later.
 
@@ -53,6 +62,7 @@ class Submitter:
             run_id: A new id, where the caller follows the run already.
             make_thread: Makes the message's thread, in place of the one that the submission names. Nothing of it stays
                 where the message is refused, or where an earlier request with its key made the run.
+            with_run: Writes what the message has beside.
 
         Returns:
             The run; for an idempotency key that was used before, the run of its first use.
@@ -70,7 +80,7 @@ class Submitter:
         run_id = run_id or new_id("run")
         name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
         accepted = await write_once(
-            lambda: self._write(submission, run_id, make_thread),
+            lambda: self._write(submission, run_id, make_thread, with_run),
             lambda: self._find(submission, run_id),
             doubt=lambda: doubtful("the message", submission.request, run_id=run_id),
         )
@@ -81,8 +91,11 @@ class Submitter:
             self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
         return accepted
 
-    async def _write(self, submission: Submission, run_id: str, make_thread: MakeThread | None) -> Accepted:
-        plain = submission.request is None and submission.options is None and make_thread is None
+    async def _write(
+        self, submission: Submission, run_id: str, make_thread: MakeThread | None, with_run: WithRun | None
+    ) -> Accepted:
+        alone = make_thread is None and with_run is None
+        plain = submission.request is None and submission.options is None and alone
         if plain and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
@@ -90,7 +103,7 @@ class Submitter:
                 _follow(tx, accepted)
         else:
             async with self._work.begin() as tx:
-                accepted = await self._insert_once(tx.connection, submission, run_id, make_thread)
+                accepted = await self._insert_once(tx.connection, submission, run_id, make_thread, with_run)
                 _follow(tx, accepted)
         return accepted
 
@@ -103,13 +116,21 @@ class Submitter:
         return accepted
 
     async def _insert_once(
-        self, connection: Connection, submission: Submission, run_id: str, make_thread: MakeThread | None
+        self,
+        connection: Connection,
+        submission: Submission,
+        run_id: str,
+        make_thread: MakeThread | None,
+        with_run: WithRun | None,
     ) -> Accepted:
         async def make() -> Accepted:
             placed = submission
             if make_thread is not None:
                 placed = replace(submission, thread_id=await make_thread(connection), agent_id=None, ephemeral=False)
-            return await self._insert_guarded(connection, placed, run_id)
+            accepted = await self._insert_guarded(connection, placed, run_id)
+            if with_run is not None:
+                await with_run(connection, run_id)
+            return accepted
 
         async def find(made_id: str) -> Accepted:
             earlier = await ledger.find_accepted(connection, submission.tenant_id, made_id)

@@ -1,4 +1,4 @@
-"""The payload of `run_completed` deliveries, and which runs need one."""
+"""The payload of `run_completed` deliveries, and which runs need one, or notifications of their clients."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from nova_workers.ledger.database import Connection
 
 # Whether a webhook subscribes to the end of the run `mine`. For a tenant without webhooks this is one index lookup.
 # Webhooks name a renamed agent by its new id at once, runs when they have moved.
-HAS_SUBSCRIBED_WEBHOOK = """\
+_HAS_SUBSCRIBED_WEBHOOK = """\
 EXISTS (SELECT FROM webhooks w
          WHERE w.tenant_id = mine.tenant_id AND w.enabled AND (w.kinds = '{}' OR 'run_completed' = ANY (w.kinds))
            AND (w.agent_id IS NULL
                 OR w.agent_id = COALESCE((SELECT a.renamed_to FROM agents a
                                            WHERE a.tenant_id = mine.tenant_id AND a.id = mine.agent_id),
                                          mine.agent_id)))"""
+
+HAS_LISTENER = f"(mine.has_push_configs OR {_HAS_SUBSCRIBED_WEBHOOK})"
+"""Whether the end of the run `mine` is delivered. The column is read in the row's newest version: an address that was
+added while the statement waited for the row counts too."""
 
 _TEXT_CHARS = 16_000
 """Of an answer, so that a body stays far below the limits of receivers; the API has the whole."""

@@ -11,7 +11,7 @@ from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.effects.sql import WAITS_FOR_EARLIER
-from nova_workers.domain.runs.sql.ends import HAS_SUBSCRIBED_WEBHOOK
+from nova_workers.domain.runs.sql.ends import HAS_LISTENER
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.domain.runs.sql.journal import (
     ADD_USAGE,
@@ -58,7 +58,7 @@ _USED = insert_usage(
 
 _APPLIES: Mapping[EffectCondition, str] = {
     # The runs of work orders have only references in their messages, and their orders have deliveries of their own.
-    "has_listener": f"mine.source <> 'work_order' AND {HAS_SUBSCRIBED_WEBHOOK}",
+    "has_listener": f"mine.source <> 'work_order' AND {HAS_LISTENER}",
     "searchable": "mine.status = 'succeeded' AND mine.source <> 'work_order' AND NOT thread.ephemeral",
     "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2 "
     "AND NOT thread.ephemeral",
@@ -98,7 +98,7 @@ WITH thread AS (
       FROM thread
      WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source, r.started_at,
-              r.finished_at, r.cancel_requested_at
+              r.finished_at, r.cancel_requested_at, r.has_push_configs
 ), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,

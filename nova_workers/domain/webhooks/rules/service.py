@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from ipaddress import ip_address
-from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
 from nova_workers.base.errors import Conflict, Forbidden, InvalidInput
 from nova_workers.base.ids import new_id
-from nova_workers.base.observability.addresses import bare_address
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryView, NewDelivery
 from nova_workers.contracts.http.secrets import SecretRotation
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
@@ -19,6 +16,7 @@ from nova_workers.domain.agents.sql.records import get_agent
 from nova_workers.domain.delivery.sql.deliveries import get_delivery, replay_delivery
 from nova_workers.domain.delivery.sql.outbox import add_deliveries
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
+from nova_workers.domain.webhooks.rules.addresses import check_delivery_url
 from nova_workers.domain.webhooks.rules.standard_webhooks import new_secret
 from nova_workers.domain.webhooks.sql import endpoints as ledger
 from nova_workers.domain.webhooks.sql import signing_secrets as webhook_secrets
@@ -218,16 +216,7 @@ class Webhooks:
         Raises:
             InvalidInput: It is no URL, or not one of the public internet over TLS.
         """
-        try:
-            parts = urlsplit(url)
-            host, port = (parts.hostname or "").lower(), parts.port
-        except ValueError as error:
-            raise InvalidInput("url: it is no address: its host or port cannot be used.", field="url") from error
-        wrong = _wrong_form(url, parts, host)
-        if wrong is None and not self._allow_hosts & {host, f"{host}:{port}"}:
-            wrong = _not_public(parts, host)
-        if wrong is not None:
-            raise InvalidInput(f"url: {wrong}. Give one such as 'https://example.com/hooks/nova'.", field="url")
+        check_delivery_url(url, allow_hosts=self._allow_hosts)
 
     async def _require_enabled(self, connection: Connection, tenant_id: str, webhook_id: str) -> None:
         if not (await ledger.get_webhook(connection, tenant_id, webhook_id)).enabled:
@@ -282,25 +271,3 @@ async def _require_agent(connection: Connection, tenant_id: str, agent_id: str |
 def _place(webhook_id: str) -> str:
     """Return the name that binds a ciphertext to its webhook. No name of a secret has a slash."""
     return f"webhook/{webhook_id}"
-
-
-def _wrong_form(url: str, parts: SplitResult, host: str) -> str | None:
-    if parts.scheme not in ("http", "https") or not host:
-        return f"{bare_address(url)!r} is no http or https address"
-    if parts.username is not None or parts.password is not None:
-        return "an address with a user name or password is not called"
-    if parts.fragment:
-        return "an address with a fragment is not called"
-    if any(char.isspace() or not char.isprintable() for char in url):
-        return "an address has no spaces"
-    return None
-
-
-def _not_public(parts: SplitResult, host: str) -> str | None:
-    if parts.scheme != "https":
-        return "what agents do is sent over TLS only, and this address is not https"
-    try:
-        public = ip_address(host).is_global
-    except ValueError:
-        public = host != "localhost" and not host.endswith(".localhost")
-    return None if public else f"{host!r} is not of the public internet"

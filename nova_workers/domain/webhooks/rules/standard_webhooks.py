@@ -27,15 +27,14 @@ def signed_headers(message_id: str, at: datetime, body: bytes, keys: Sequence[st
         message_id: The same in every attempt.
         at: The time of this attempt.
         body: The exact bytes that are sent.
-        keys: The secrets that sign, in the form of `new_secret`.
+        keys: The secrets that sign, in the form of `new_secret`. Without any, the headers have no signature.
     """
     stamp = str(int(at.timestamp()))
     signed = b".".join((message_id.encode(), stamp.encode(), body))
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": stamp,
-        "webhook-signature": " ".join(f"v1,{_signature(key, signed)}" for key in keys),
-    }
+    headers = {"webhook-id": message_id, "webhook-timestamp": stamp}
+    if keys:
+        headers["webhook-signature"] = " ".join(f"v1,{_signature(key, signed)}" for key in keys)
+    return headers
 
 
 def _signature(key: str, signed: bytes) -> str:

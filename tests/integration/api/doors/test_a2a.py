@@ -376,18 +376,3 @@ async def test_a_message_is_the_same_by_each_binding_with_and_without_a_stream(a
     assert whole.json()["task"]["id"] == task["id"]
     assert events_of(stream.content)[0]["task"]["id"] == task["id"]
     assert await api.count("runs") == 1
-
-
-async def test_push_notifications_are_refused_in_the_protocols_words(api: Api) -> None:
-    answer = await rpc("CreateTaskPushNotificationConfig", {"taskId": NO_RUN, "url": "https://example.com"}).send(
-        api.http
-    )
-    assert answer.json()["error"]["code"] == -32003
-    path, headers = f"/a2a/nova/tasks/{NO_RUN}/pushNotificationConfigs", {"A2A-Version": "1.0"}
-    answers = [
-        await api.http.post(path, json={"url": "https://example.com"}, headers=headers),
-        await api.http.get(path, headers=headers),
-        await api.http.get(f"{path}/one", headers=headers),
-        await api.http.delete(f"{path}/one", headers=headers),
-    ]
-    assert [answer.status_code for answer in answers] == [400, 400, 400, 400]
