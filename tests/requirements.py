@@ -346,6 +346,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "code.steps": "What an agent in Python does are the steps of its run's journal, committed before it goes on.",
     "code.resumed": "After kill -9 of its worker, a run of code goes on elsewhere after its last finished step.",
     "code.mismatch": "A run whose journal and code differ fails as `nondeterminism`, with both operations named.",
+    "kit.project": "Tests of a project script its model, as strict as its provider, and see what its agents do.",
     "code.models": "Code asks models of the fleet: answers are steps, usage the run's, and an outage holds the run.",
     "code.state": "Code reads and changes the state document of its conversation by steps of its run.",
     "code.waits": "Code asks people and waits for approvals and times as agents do, and holds nothing meanwhile.",

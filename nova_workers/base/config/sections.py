@@ -319,7 +319,7 @@ class ToolProject(Section):
     folder: Folder
     """Its modules are ``tools/*.py`` and ``code/*.py``. Outside NOVA_HOME."""
     tenant: Annotated[str, Field(min_length=1, max_length=64)] = "ten_default"
-    """The id of the tenant whose agents may be granted it."""
+    """The id of the tenant whose agents may be granted it. `*` is each tenant of the fleet, as in tests."""
 
 
 class ToolSettings(Section):

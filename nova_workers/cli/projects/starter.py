@@ -22,6 +22,11 @@ _PYPROJECT = """\
 name = "{name}"
 version = "0.1.0"
 requires-python = ">=3.11"
+optional-dependencies.dev = ["nova-workers[testing]"]
+
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
 """
 
 _AGENT = """\
@@ -32,6 +37,8 @@ description: Answers questions about {name}.
 skills: [style]
 capabilities:
   notes: {{}}
+  # The tools of tools/, on a fleet whose operator has installed this project, as `nova dev` does:
+  # project:{name}: {{}}
 ---
 Answer in a few sentences. Keep what will be needed again in a note.
 """
@@ -42,6 +49,65 @@ name: style
 description: How answers are written. Use it before every longer answer.
 ---
 Begin with the answer itself. Use short sentences, and no more than one list.
+"""
+
+_TOOLS = """\
+from nova_workers.sdk import ToolFailure, tool
+
+
+@tool(read_only=True)
+def stock(article: str) -> int:
+    \"""Count how many of an article there are.
+
+    Args:
+        article: Its number, such as "B-114".
+    \"""
+    if not article.startswith("B-"):
+        raise ToolFailure(f"There is no article {article!r}; numbers begin with B-.")
+    return 3
+"""
+
+_CODE = """\
+from nova_workers.sdk import Context, Message, agent
+
+
+@agent
+async def triage(ctx: Context, message: Message) -> str:
+    \"""Sort a message, and answer it.\"""
+    kind = await ctx.model(message.text, system="Answer with one word: order, complaint or other.", name="sort")
+    if kind.text == "other":
+        return "You will get an answer by mail."
+    return (await ctx.model(message.text, system=f"Answer this {kind.text} briefly.", name="answer")).text
+"""
+
+_CONFTEST = """\
+pytest_plugins = ["nova_workers.sdk.testing"]
+"""
+
+_TESTS = """\
+import pytest
+
+from nova_workers.sdk import ToolFailure
+from tools.articles import stock
+
+
+def test_the_assistant_keeps_a_note_and_answers(model, run, transcript):
+    model.calls("note_create", title="Opening hours", content="From 9 to 5.").says("It is noted.")
+    ended = run("assistant", "We open at 9 and close at 5.")
+    assert ended.text == "It is noted."
+    assert [entry.tool for entry in transcript(ended) if entry.kind == "call"] == ["note_create"]
+
+
+def test_the_summary_comes_on_mondays(model, clock):
+    assert {time.isoweekday() for time in clock.next_times("weekly-summary")} == {1}
+    model.says("Nothing happened.")
+    assert clock.fire("weekly-summary").text == "Nothing happened."
+
+
+def test_an_article_has_a_number():
+    assert stock("B-114") == 3
+    with pytest.raises(ToolFailure, match="numbers begin with B-"):
+        stock("114")
 """
 
 _TRIGGERS = """\
@@ -58,8 +124,10 @@ weekly-summary:
 _README = """\
 # {name}
 
-Agents, skills and triggers of a fleet of Nova Workers.
+Agents, skills and triggers of a fleet of Nova Workers, with tools and agents in Python.
 
+    nova dev      # the fleet on this machine with them, applied at each change
+    pytest        # tests/, with a model that they script
     nova plan     # what would change on the fleet
     nova apply    # change it
     nova pull     # take over what was changed there
@@ -100,6 +168,10 @@ def make_project(root: Path, name: str) -> NewProject:
         f"{AGENTS}/assistant.md": _AGENT.format(name=name),
         f"{SKILLS}/style/{SKILL_MD}": _SKILL,
         TRIGGERS: _TRIGGERS,
+        "tools/articles.py": _TOOLS,
+        "code/triage.py": _CODE,
+        "tests/conftest.py": _CONFTEST,
+        "tests/test_assistant.py": _TESTS,
         **{f"{SCHEMAS}/{kind}.json": json.dumps(schema, indent=1) + "\n" for kind, schema in _schemas().items()},
         "README.md": _README.format(name=name),
         ".gitignore": _GITIGNORE,

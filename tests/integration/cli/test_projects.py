@@ -189,7 +189,6 @@ def test_each_change_of_a_file_is_applied_mistakes_are_shown_and_a_tool_ends_the
         agent.write_text(text.replace("name: Assistant", "name: Helper"))
         await until(lambda: '"Assistant" → "Helper"' in out.getvalue())
         assert not watching.done()
-        (root / "tools").mkdir()
         (root / "tools" / "shop.py").write_text("")
         await asyncio.wait_for(watching, 30)
 

@@ -22,11 +22,11 @@ from PIL import Image
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.sdk.testing.strict.signatures import sign
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
 from tests.support.data import media_samples
 from tests.support.servers.model_server import ModelServer, Part, Stream
-from tests.support.servers.strict.signatures import sign
 
 PNG = base64.b64encode(media_samples.png()).decode()
 PDF = base64.b64encode(media_samples.PDF).decode()

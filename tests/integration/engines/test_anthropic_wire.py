@@ -14,10 +14,10 @@ from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, Engine
 from nova_workers.contracts.run_options import NamedTool, ToolChoice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.sdk.testing.strict.signatures import sign
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
-from tests.support.servers.strict.signatures import sign
 
 HELLO = Stream((Part("text", ["Hello"]),))
 

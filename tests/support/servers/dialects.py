@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from nova_workers.sdk.testing.strict.signatures import sign
 from tests.support.servers.gemini_dialect import Gemini
 from tests.support.servers.replies import Json, Part, Status, Stream
-from tests.support.servers.strict.signatures import sign
 from tests.support.servers.wire import chunk, event
 
 _FINISH_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}

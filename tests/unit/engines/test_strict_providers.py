@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.sdk.testing.strict.signatures import sign
 from tests.support.data import media_samples
 from tests.support.servers.strict import refusal_of
-from tests.support.servers.strict.signatures import sign
 
 Json = dict[str, Any]
 Change = Callable[[Json], object]

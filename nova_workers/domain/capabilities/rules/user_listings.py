@@ -29,6 +29,7 @@ _log = structlog.get_logger(__name__)
 
 _GROUPS: Final = ("nova_workers.tools", "nova_workers.agents")
 _MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_EACH_TENANT: Final = "*"
 _FORM: Final = "tools and agents"
 """What is kept. A listing of another form is not read."""
 _IMPORT_TIMEOUT_S: Final = 60.0
@@ -41,7 +42,8 @@ def installed_sources(settings: ToolSettings) -> Iterator[tuple[ToolSource, str 
     """Yield all sources, each with its version; None is one whose files may change without notice."""
     for project in settings.projects:
         folder = f"{str(project.folder).rstrip('/')}/"
-        yield ToolSource(f"project:{project.name}", folder, project.tenant), _digest_of(Path(folder))
+        tenant = None if project.tenant == _EACH_TENANT else project.tenant
+        yield ToolSource(f"project:{project.name}", folder, tenant), _digest_of(Path(folder))
     found = {(entry.name, entry.module): entry for group in _GROUPS for entry in metadata.entry_points(group=group)}
     for _, entry in sorted(found.items()):
         if not _MODULE_NAME.fullmatch(entry.name):

@@ -7,12 +7,12 @@ public. Nothing of the product is used here, so that a wrong belief in its code 
 from collections.abc import Mapping
 from typing import Any
 
+from nova_workers.sdk.testing.strict.messages_api import check_messages
+from nova_workers.sdk.testing.strict.refused import Refused
 from tests.support.servers.replies import Status
 from tests.support.servers.strict.gemini_api import check_gemini
-from tests.support.servers.strict.messages_api import check_messages
 from tests.support.servers.strict.openai_chat import check_chat
 from tests.support.servers.strict.openai_responses import check_responses
-from tests.support.servers.strict.refused import Refused
 
 
 def refusal_of(path: str, headers: Mapping[str, str], body: dict[str, Any], size_bytes: int) -> Status | None:

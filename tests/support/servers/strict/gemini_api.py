@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tests.support.servers.strict.refused import Refused
+from nova_workers.sdk.testing.strict.refused import Refused
 
 Json = dict[str, Any]
 

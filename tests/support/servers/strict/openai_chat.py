@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.support.servers.strict.refused import Refused, require
+from nova_workers.sdk.testing.strict.refused import Refused, require
 from tests.support.servers.strict.tool_lists import NAME, check_answer_schema, check_functions
 
 Json = dict[str, Any]

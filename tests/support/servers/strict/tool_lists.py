@@ -6,7 +6,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from tests.support.servers.strict.refused import Refused, require
+from nova_workers.sdk.testing.strict.refused import Refused, require
 
 Json = dict[str, Any]
 

@@ -9,12 +9,11 @@ from typing import Any, Required, get_args, get_origin, get_type_hints
 
 from anthropic.types import beta
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema_rs import ValidationError, meta
 
-from tests.support.servers.strict.media import image_kind, image_size
-from tests.support.servers.strict.refused import Refused, require
-from tests.support.servers.strict.signatures import sign
+from nova_workers.sdk.testing.strict.media import image_kind, image_size
+from nova_workers.sdk.testing.strict.refused import Refused, require
+from nova_workers.sdk.testing.strict.signatures import sign
 
 Json = dict[str, Any]
 
@@ -33,6 +32,7 @@ _VERSION = re.compile(r"claude-[a-z]+-(\d+)-(\d{1,2})(?:-|$)")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FILES_BETA = "files-api-2025-04-14"
 _UNSUPPORTED_IN_GRAMMAR = ("minimum", "maximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf", "not")
 
@@ -154,8 +154,8 @@ def _check_tool(where: str, tool: Json) -> None:
         unions = f"{where}: input_schema does not support oneOf, allOf, or anyOf at the top level"
         require(name not in schema, unions)
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError:
+        meta.validate({**schema, "$schema": _DIALECT})
+    except ValidationError:
         raise Refused(
             f"{where}: JSON schema is invalid. It must match JSON Schema draft 2020-12 "
             "(https://json-schema.org/draft/2020-12)."
@@ -174,7 +174,7 @@ def _check_system(system: Any) -> None:
 
 
 def _check_marks(body: Json) -> None:
-    """The marks, in the order in which the provider reads them; that of the request's top level is the last."""
+    """Check the marks, in the order in which the provider reads them; that of the request's top level is the last."""
     marks = [body["cache_control"]] if body.get("cache_control") else []
     marks = [*_marks(body.get("tools")), *_marks(body.get("system")), *_marks(body["messages"]), *marks]
     limit = f"A maximum of {_MAX_MARKS} blocks with cache_control may be provided. Found {len(marks)}."
@@ -332,7 +332,7 @@ def _check_pairs(messages: list[Json]) -> None:
 
 
 def _check_answers(at: int, calls: list[str], following: list[Json]) -> None:
-    """Results come first in the message after the calls, one for each."""
+    """Check that results come first in the message after the calls, one for each."""
     answered: list[str] = []
     for block in following:
         if block["type"] != "tool_result":
@@ -350,7 +350,7 @@ def _check_answers(at: int, calls: list[str], following: list[Json]) -> None:
 
 
 def _check_end(body: Json) -> None:
-    """The last message: what a model may continue, and the thinking that it had before its calls."""
+    """Check the last message: what a model may continue, and the thinking that it had before its calls."""
     messages: list[Json] = body["messages"]
     last, blocks = messages[-1], _blocks(messages[-1])
     if last["role"] == "assistant" and blocks and blocks[-1]["type"] == "text":

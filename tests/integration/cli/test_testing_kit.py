@@ -1,0 +1,92 @@
+"""The testing kit of users, in the tests of a project that `nova init` made: a pytest of its own, as they run it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from nova_workers.cli.projects.starter import make_project
+from tests.requirements import proves
+
+AGENTS = {
+    "clerk.yaml": "name: Clerk\ncapabilities:\n  project:shop: {}\n  user: {}\n",
+    "sorter.yaml": "name: Sorter\nengine: code\nengine_config:\n  agent: shop:triage\n",
+}
+TESTS = """
+def test_a_tool_of_the_project_is_called(model, run, transcript):
+    model.calls("stock", article="B-114").calls("stock", article="114").says("Three.")
+    ended = run("clerk", "How many?")
+    assert ended.text == "Three.", ended.error
+    results = [(entry.text, entry.failed) for entry in transcript(ended) if entry.kind == "result"]
+    assert results == [("3", False), ("There is no article '114'; numbers begin with B-.", True)]
+    model.says("Three, still.")
+    assert run("clerk", "Sure?", thread=ended).text == "Three, still."
+    assert [message["role"] for message in model.requests[-1]["messages"]].count("user") == 4
+
+def test_an_agent_in_python_asks_the_model(model, run):
+    model.says("order").says("It is on its way.")
+    assert run("sorter", "Where is it?").text == "It is on its way."
+
+def test_a_question_is_answered(fleet, model, run):
+    model.calls("ask_user", question="Which one?").says("Then that.")
+    waits = run("clerk", "Do it.")
+    assert waits.status == "waiting"
+    assert fleet.answer(waits, "The red one.").text == "Then that."
+
+def test_a_tenant_has_nothing_of_other_tests(fleet, model):
+    assert not fleet.client.threads.list().items
+
+def test_fails_since_an_answer_is_missing(model, run):
+    assert run("clerk", "Hello.").status == "failed"
+
+def test_fails_since_an_answer_is_not_asked_for(model):
+    model.says("Hello.")
+
+def test_fails_since_a_provider_would_refuse(model, run):
+    model.says("Hello.")
+    model.answer({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": " "}]}, {}, 10)
+    run("clerk", "Hello.")
+"""
+
+
+@proves("kit.project")
+def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "shop", "shop").root
+    for name, text in AGENTS.items():
+        (root / "agents" / name).write_text(text, encoding="utf-8")
+    (root / "tests" / "test_kit.py").write_text(TESTS, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short"],
+        cwd=root,
+        # No test of theirs may reach a provider, whatever the environment has.
+        env={**os.environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "NOVA_MODEL__BASE_URL": "http://127.0.0.1:1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    shown = done.stdout + done.stderr
+    outcomes = _outcomes(shown)
+    missing, unasked, refused = (
+        "test_fails_since_an_answer_is_missing",
+        "test_fails_since_an_answer_is_not_asked_for",
+        "test_fails_since_a_provider_would_refuse",
+    )
+    assert {name for name, outcome in outcomes.items() if outcome == "ERROR"} == {missing, unasked, refused}, shown
+    assert {outcome for name, outcome in outcomes.items() if name not in (missing, unasked, refused)} == {"PASSED"}, (
+        shown
+    )
+    assert len(outcomes) == 10, shown
+    assert "The model was asked once more than the test has answers for it." in shown
+    assert "The model was not asked for this answer: {'content': 'Hello.'}" in shown
+    assert "The provider would refuse a request: " in shown
+
+
+def _outcomes(shown: str) -> dict[str, str]:
+    """Return the last outcome of each test: that of its end, if that failed."""
+    return {
+        name: outcome for outcome, name in re.findall(r"^(PASSED|FAILED|ERROR) tests/\S+::(\S+)", shown, re.MULTILINE)
+    }
