@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.runner.campaign import Campaign, brief
+from tests.chaos.runner.door_clients import CLIENTS
 from tests.chaos.runner.fleet import Leases
 from tests.chaos.runner.report import report
 from tests.chaos.runner.workload import Pace
@@ -35,4 +36,4 @@ async def test_a_fleet_keeps_every_promise_under_random_faults(home: Path) -> No
     assert outcome.history.faults
     assert not any(fault.failed for fault in outcome.history.faults), report(outcome)
     assert outcome.history.runs_by_key()
-    assert {reading.door for reading in outcome.history.doors} == {"openai-stream", "openai-wait", "mcp-task"}
+    assert {reading.door for reading in outcome.history.doors} == CLIENTS.keys()

@@ -8,7 +8,22 @@ from tests.chaos.checker.ledger import Ledger, Run
 from tests.chaos.checker.verdict import Violation
 from tests.chaos.history import DoorReading, History
 
-_STATUSES = {"completed": "succeeded", "failed": "failed", "cancelled": "canceled", "incomplete": "canceled"}
+_STATUSES = {
+    "completed": "succeeded",
+    "failed": "failed",
+    "cancelled": "canceled",
+    "incomplete": "canceled",
+    # Of LangGraph.
+    "success": "succeeded",
+    "error": "failed",
+    "interrupted": "canceled",
+    "TASK_STATE_COMPLETED": "succeeded",
+    "TASK_STATE_FAILED": "failed",
+    "TASK_STATE_CANCELED": "canceled",
+}
+"""The statuses of runs, by those of protocols."""
+_LAST_ONLY = {"a2a", "mcp-task"}
+"""Clients that get the agent's last message alone."""
 
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
@@ -32,8 +47,7 @@ def _compare(reading: DoorReading, run: Run, responses: list[str]) -> Iterator[V
     evidence = (str(reading), str(run), str(responses))
     if _STATUSES.get(reading.status) != run.status:
         yield Violation("I1", f"{reading.door} got {reading.status}, the ledger has {run.status}", evidence)
-    # A task has the result of its run, a response has all that the agent said.
-    wanted = (run.result_text or "") if reading.door == "mcp-task" else "".join(responses)
+    wanted = (run.result_text or "") if reading.door in _LAST_ONLY else "".join(responses)
     if run.status == "succeeded" and reading.text != wanted:
         yield Violation("I7", f"{reading.door} of {run.id} has another text than the ledger", evidence)
     for what in reading.twice:

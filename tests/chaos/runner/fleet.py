@@ -18,11 +18,12 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import asyncpg
 import httpx2
 
+from nova_workers.base.vocabulary import DoorName
 from nova_workers.devstack.commands import api_command, beat_command, console_command, worker_command
 from tests.chaos.history import Recorder
 from tests.chaos.runner.disk import OwnDisk
@@ -270,7 +271,7 @@ class ChaosFleet:
             # The recording client is one key from one address.
             "NOVA_API__REQUESTS_PER_S_PER_KEY": "2000",
             "NOVA_API__REQUESTS_PER_S_PER_ADDRESS": "2000",
-            "NOVA_DOORS": json.dumps(["openai", "mcp"]),
+            "NOVA_DOORS": json.dumps(get_args(DoorName)),
             **self.leases.env,
         }
         if role == "worker":
