@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final, Protocol, TypeVar
 
 from acp.connection import Connection
 from acp.exceptions import RequestError
@@ -34,6 +35,9 @@ from acp.utils import notify_model, request_model, serialize_params
 from pydantic import BaseModel
 
 M = TypeVar("M", bound=BaseModel)
+
+_RELEASED_S: Final = 2.0
+"""Longest wait for an editor to release a terminal. The call that used it has its result, or is canceled."""
 
 
 class Update(Protocol):
@@ -134,7 +138,9 @@ class Editor:
             yield Terminal(self, session_id, made.terminal_id)
         finally:
             release = ReleaseTerminalRequest(session_id=session_id, terminal_id=made.terminal_id)
-            await self.tell("terminal_release", release)
+            with suppress(RequestError, TimeoutError):
+                async with asyncio.timeout(_RELEASED_S):
+                    await self.tell("terminal_release", release)
 
     async def ask(self, method: str, request: BaseModel, answer: type[M]) -> M:
         """Send a request by its key in `CLIENT_METHODS`, and return the answer.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +45,24 @@ from nova_workers.contracts.http.wire import MessageView
 from tests.integration.cli.editors.editor import TestEditor
 
 _START = StreamStart(run_id="r", thread_id="t", attempt=1, agent_id="a")
+
+
+@asynccontextmanager
+async def _editor(person: TestEditor) -> AsyncGenerator[Editor]:
+    """Connect to an editor that has files and terminals."""
+    ends = [await asyncio.open_connection(sock=each) for each in socket.socketpair()]
+    connection = Connection(MessageRouter(), ends[0][1], ends[0][0])
+    editors_end = ClientSideConnection(cast("Client", person), ends[1][1], ends[1][0])
+    editor = Editor(connection)
+    files = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+    editor.capabilities = ClientCapabilities(fs=files, terminal=True)
+    try:
+        yield editor
+    finally:
+        await connection.close()
+        await editors_end.close()
+        for _, writer in ends:
+            writer.close()
 
 
 def _shown(events: Sequence[Event]) -> list[tuple[str, str, Any]]:
@@ -124,25 +143,25 @@ def test_the_steps_of_a_task_are_a_plan() -> None:
     ]
 
 
+async def test_an_editor_that_releases_no_terminal_holds_up_nothing(tmp_path: Path) -> None:
+    class Forgetful(TestEditor):
+        async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+            await asyncio.Future[None]()
+
+    async with _editor(Forgetful()) as editor:
+        tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="auto")
+        async with asyncio.timeout(30):
+            assert await tools.call("c_1", "editor_run_command", {"command": "echo one"}) == ("one\n", False)
+
+
 async def test_a_mode_holds_for_tools_that_were_offered_before(tmp_path: Path) -> None:
-    ends = [await asyncio.open_connection(sock=each) for each in socket.socketpair()]
-    connection = Connection(MessageRouter(), ends[0][1], ends[0][0])
     person = TestEditor()
-    editors_end = ClientSideConnection(cast("Client", person), ends[1][1], ends[1][0])
-    editor = Editor(connection)
-    files = FileSystemCapabilities(read_text_file=True, write_text_file=True)
-    editor.capabilities = ClientCapabilities(fs=files, terminal=True)
-    tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="edit")
     write = {"path": "a.txt", "content": "one"}
-    try:
+    async with _editor(person) as editor:
+        tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="edit")
         assert (await tools.call("c_1", "editor_write_file", write))[1] is False
         tools.mode = "read"
         text, failed = await tools.call("c_2", "editor_write_file", {**write, "content": "two"})
         assert (failed, "'read'" in text) == (True, True)
         assert (await tools.call("c_3", "editor_read_file", {"path": "a.txt"})) == ("one", False)
         assert person.asked == []
-    finally:
-        await connection.close()
-        await editors_end.close()
-        for _, writer in ends:
-            writer.close()
