@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -69,11 +70,12 @@ from nova_workers.base.release import release
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.cli.acp.editor import Editor, refusal
-from nova_workers.cli.acp.mcp_servers import AnyServer, ToolServers
+from nova_workers.cli.acp.mcp_servers import ToolServers
 from nova_workers.cli.acp.prompts import instructions_of, message_of, text_of_prompt
 from nova_workers.cli.acp.session import EditorSession
 from nova_workers.cli.acp.tools import MODES, EditorTools
 from nova_workers.cli.acp.updates import StoredUpdates
+from nova_workers.cli.acp.waits import Waits
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import RunView, ThreadCreate, ThreadFork, ThreadView, TurnView
 from nova_workers.contracts.run_options import RunOptions
@@ -91,6 +93,7 @@ _CODES: Final = (
 )
 
 R = TypeVar("R", bound=BaseModel)
+_Opening = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest | ForkSessionRequest
 
 
 class FleetAgent:
@@ -183,39 +186,43 @@ class FleetAgent:
     async def _new(self, request: NewSessionRequest) -> NewSessionResponse:
         _check_cwd(request.cwd)
         thread = await self._client.threads.create(ThreadCreate(agent_id=self._agent_id, metadata={_CWD: request.cwd}))
-        session = await self._open(thread, request.cwd, request.additional_directories, request.mcp_servers)
+        async with self._opening(thread, request) as session:
+            pass
         return NewSessionResponse(
             session_id=session.id, modes=_modes(session), config_options=[self._model_option(session)]
         )
 
     async def _load(self, request: LoadSessionRequest) -> LoadSessionResponse:
-        session = await self._reopen(request)
-        active = await self._active_run(session)
-        # The turn that goes on is shown as it goes on, from its beginning.
-        newest = None if active is None else await self._newest_turn(session)
-        depth = newest.depth if newest is not None and active is not None and newest.run_id == active.id else None
-        if depth is None or depth > 0:
-            await session.replay(None if depth is None else depth - 1)
+        _check_cwd(request.cwd)
+        async with self._opening(await self._client.threads.get(request.session_id), request) as session:
+            active = await self._active_run(session)
+            # The turn that goes on is shown as it goes on, from its beginning.
+            newest = None if active is None else await self._newest_turn(session)
+            depth = newest.depth if newest is not None and active is not None and newest.run_id == active.id else None
+            if depth is None or depth > 0:
+                await session.replay(None if depth is None else depth - 1)
+            if active is not None:
+                await session.show_prompt(active)
         if active is not None:
-            await session.show_prompt(active)
             self._after_answer(session.take_up(active.id))
         return LoadSessionResponse(modes=_modes(session), config_options=[self._model_option(session)])
 
     async def _resume(self, request: ResumeSessionRequest) -> ResumeSessionResponse:
-        session = await self._reopen(request)
-        newest, active = await self._newest_turn(session), await self._active_run(session)
-        session.from_depth = None if newest is None else newest.depth + 1
+        _check_cwd(request.cwd)
+        async with self._opening(await self._client.threads.get(request.session_id), request) as session:
+            newest, active = await self._newest_turn(session), await self._active_run(session)
+            session.from_depth = None if newest is None else newest.depth + 1
+            steps = 0 if active is None else (await self._client.runs.timeline(active.id, limit=1)).step_count
         if active is not None:
-            steps = (await self._client.runs.timeline(active.id, limit=1)).step_count
             self._after_answer(session.take_up(active.id, shown_steps=steps))
         return ResumeSessionResponse(modes=_modes(session), config_options=[self._model_option(session)])
 
     async def _fork(self, request: ForkSessionRequest) -> ForkSessionResponse:
         _check_cwd(request.cwd)
         thread = await self._client.threads.fork(request.session_id, ThreadFork())
-        session = await self._open(thread, request.cwd, request.additional_directories, request.mcp_servers)
-        newest = await self._newest_turn(session)
-        session.from_depth = None if newest is None else newest.depth + 1
+        async with self._opening(thread, request) as session:
+            newest = await self._newest_turn(session)
+            session.from_depth = None if newest is None else newest.depth + 1
         return ForkSessionResponse(
             session_id=session.id, modes=_modes(session), config_options=[self._model_option(session)]
         )
@@ -240,10 +247,11 @@ class FleetAgent:
         return CloseSessionResponse()
 
     async def _delete(self, request: DeleteSessionRequest) -> DeleteSessionResponse:
+        # It cancels what runs.
+        await self._client.threads.delete(request.session_id)
         session = self._sessions.pop(request.session_id, None)
         if session is not None:
-            await session.close()
-        await self._client.threads.delete(request.session_id)
+            await session.leave()
         return DeleteSessionResponse()
 
     async def _prompt(self, request: PromptRequest) -> PromptResponse:
@@ -289,24 +297,31 @@ class FleetAgent:
             raise refusal(f"The session {session_id!r} is not open; load or resume it.", -32002, field="sessionId")
         return session
 
-    async def _reopen(self, request: LoadSessionRequest | ResumeSessionRequest) -> EditorSession:
-        _check_cwd(request.cwd)
-        thread = await self._client.threads.get(request.session_id)
-        if (open_one := self._sessions.pop(thread.id, None)) is not None:
-            await open_one.leave()
-        return await self._open(thread, request.cwd, request.additional_directories, request.mcp_servers)
+    @asynccontextmanager
+    async def _opening(self, thread: ThreadView, request: _Opening) -> AsyncGenerator[EditorSession]:
+        """Yield a session that the editor can use after the block. If it fails, nothing of the session stays.
 
-    async def _open(
-        self, thread: ThreadView, cwd: str, more: Sequence[str] | None, servers: Sequence[AnyServer] | None
-    ) -> EditorSession:
-        stored, own_servers = StoredUpdates(), ToolServers()
-        await own_servers.start(servers or (), cwd)
-        directories = tuple(Path(each) for each in (cwd, *(more or ())))
-        tools = EditorTools(self.editor, thread.id, directories, own_servers, stored.drawn.add)
-        session = EditorSession(thread.id, self._client, self.editor, tools, own_servers, stored, title=thread.title)
+        One that is open for the thread is left before the block, or after it if the editor opened it meanwhile.
+        """
+        await self._leave(thread.id)
+        stored, servers = StoredUpdates(), ToolServers()
+        directories = tuple(Path(each) for each in (request.cwd, *(request.additional_directories or ())))
+        tools = EditorTools(self.editor, thread.id, directories, servers, stored.drawn.add)
+        waits = Waits(thread.id, self._client, self.editor, tools)
+        session = EditorSession(thread.id, self._client, self.editor, tools, servers, stored, waits, title=thread.title)
+        try:
+            await servers.start(request.mcp_servers or (), request.cwd)
+            yield session
+            await self._leave(thread.id)
+        except BaseException:
+            await session.leave()
+            raise
         self._sessions[thread.id] = session
         self._after_answer(self._introduce(session, thread.agent_id))
-        return session
+
+    async def _leave(self, session_id: str) -> None:
+        while (session := self._sessions.pop(session_id, None)) is not None:
+            await session.leave()
 
     async def _active_run(self, session: EditorSession) -> RunView | None:
         run_id = (await self._client.threads.get(session.id)).active_run_id

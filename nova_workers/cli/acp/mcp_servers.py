@@ -67,11 +67,13 @@ class ToolServers:
 
     Attributes:
         tools: Their tools, as a run takes them.
+        reading: The names of those tools that change nothing, as their servers say.
         failures: What became of the servers that could not be used, in words.
     """
 
     def __init__(self) -> None:
         self.tools: list[ClientTool] = []
+        self.reading: set[str] = set()
         self.failures: list[str] = []
         self._calls: dict[str, tuple[Client, str]] = {}
         self._running: list[_Running] = []
@@ -102,6 +104,8 @@ class ToolServers:
                 self.failures.append(f"{server}: its tool {tool.name!r} has the name of another one")
                 continue
             self._calls[name] = client, tool.name
+            if tool.annotations is not None and tool.annotations.read_only_hint:
+                self.reading.add(name)
             schema = tool.input_schema if tool.input_schema.get("type") == "object" else {"type": "object"}
             self.tools.append(ClientTool(name=name, description=(tool.description or "")[:10_000], input_schema=schema))
 

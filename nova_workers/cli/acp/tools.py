@@ -27,7 +27,7 @@ MODES: Final = (
     SessionMode(id="ask", name="Ask", description="Asks before it changes a file or runs a command."),
     SessionMode(id="edit", name="Edit", description="Changes files of the project; asks before it runs a command."),
     SessionMode(id="auto", name="Auto", description="Changes files of the project and runs commands."),
-    SessionMode(id="read", name="Read", description="Reads; changes nothing, and runs nothing."),
+    SessionMode(id="read", name="Read", description="Reads; changes nothing, and runs no command."),
 )
 """What a session may do on the editor's machine; the first is the default."""
 
@@ -102,7 +102,12 @@ class EditorTools:
 
     def offered(self) -> list[ClientTool]:
         """Return the tools as a run takes them: those that the editor has, and that the mode allows."""
-        return [*map(_tool, self._own_names()), *self.servers.tools]
+        from_servers = [tool for tool in self.servers.tools if self._may_call(tool.name)]
+        return [*map(_tool, self._own_names()), *from_servers]
+
+    def _may_call(self, name: str) -> bool:
+        """Return whether the mode allows a tool of a server: in `read` only one that says it changes nothing."""
+        return self.mode != "read" or name in self.servers.reading
 
     def _own_names(self) -> list[str]:
         changes = self.mode != "read"
@@ -117,7 +122,7 @@ class EditorTools:
     async def call(self, call_id: str, name: str, params: dict[str, Any]) -> tuple[str, bool]:
         """Execute a call; return the text of its result, and whether it failed."""
         try:
-            if self.servers.has(name):
+            if self.servers.has(name) and self._may_call(name):
                 # Their settings are the person's own: what asks there does so in the editor's settings.
                 if self.mode != "auto":
                     await self._permitted(call_id, name, params)

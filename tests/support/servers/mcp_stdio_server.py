@@ -57,7 +57,13 @@ def result(method: str, params: Json) -> Json | None:
             return {}
         case "tools/list":
             schemas = {name: schema for name, (schema, _) in TOOLS.items()} | {"hang": _NOTHING}
-            return {"tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]}
+            reads = {"annotations": {"readOnlyHint": True}}
+            return {
+                "tools": [
+                    {"name": name, "inputSchema": schema, **(reads if name == "pid" else {})}
+                    for name, schema in schemas.items()
+                ]
+            }
         case "tools/call":
             _, call = TOOLS[params["name"]]
             return {"content": [{"type": "text", "text": call(params)}]}

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
-from acp.client.connection import ClientSideConnection
 from acp.connection import Connection
 from acp.interfaces import Client
-from acp.schema import ClientCapabilities, EnvVariable, FileSystemCapabilities, McpServerStdio
+from acp.schema import ClientCapabilities, EnvVariable, McpServerStdio
 
-from nova_workers.cli.acp.agent import FleetAgent
-from nova_workers.cli.acp.command import serve
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate
 from tests.integration.cli.editors.editor import TestEditor
+from tests.integration.cli.editors.opened import opened
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
 from tests.support.servers.installed_programs import ACP_CLIENT, why_no_acp_client
@@ -32,29 +28,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.fleet
 
-Agent = ClientSideConnection
 Script = Callable[..., str]
-
-
-_CAPABILITIES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True), terminal=True)
-
-
-@asynccontextmanager
-async def _opened(
-    fleet: Fleet, editor: TestEditor, capabilities: ClientCapabilities = _CAPABILITIES, agent_id: str = "nova"
-) -> AsyncGenerator[Agent]:
-    """Serve an editor in this process, as the command does in its own."""
-    ends = [await asyncio.open_connection(sock=each) for each in socket.socketpair()]
-    async with NovaClient(fleet.api_url, fleet.api_key) as client:
-        serving = asyncio.create_task(serve(FleetAgent(client, agent_id), *ends[0]))
-        agent = Agent(cast("Client", editor), ends[1][1], ends[1][0], use_unstable_protocol=True)
-        try:
-            await agent.initialize(protocol_version=PROTOCOL_VERSION, client_capabilities=capabilities)
-            yield agent
-        finally:
-            await agent.close()
-            ends[1][1].close()
-            await serving
 
 
 @proves("doors.acp")
@@ -73,7 +47,7 @@ async def test_an_editor_talks_and_its_files_and_terminal_are_tools(
         {"name": "editor_run_command", "input": {"command": "cat a.txt"}, "id": "c_run"},
     ]
     items = [{"say": f"Step {index}. ", "tool": call} for index, call in enumerate(calls)]
-    async with _opened(fleet, editor) as agent:
+    async with opened(fleet, editor) as agent:
         session = await agent.new_session(cwd=str(project), mcp_servers=[])
         assert session.modes is not None
         assert session.modes.current_mode_id == "ask"
@@ -97,12 +71,12 @@ async def test_an_editor_talks_and_its_files_and_terminal_are_tools(
 @proves("doors.acp")
 async def test_a_session_is_listed_loaded_resumed_and_deleted(fleet: Fleet, tmp_path: Path, script: Script) -> None:
     editor = TestEditor()
-    async with _opened(fleet, editor) as agent:
+    async with opened(fleet, editor) as agent:
         made = await agent.new_session(cwd=str(tmp_path), mcp_servers=[])
         other = await agent.new_session(cwd="/elsewhere", mcp_servers=[])
         await agent.prompt(made.session_id, [text_block(script({"think": "Hm", "say": "First."}))])
     again = TestEditor()
-    async with _opened(fleet, again) as agent:
+    async with opened(fleet, again) as agent:
         listed = await agent.list_sessions(cwd=str(tmp_path))
         assert [session.session_id for session in listed.sessions] == [made.session_id]
         await agent.load_session(cwd=str(tmp_path), session_id=made.session_id, mcp_servers=[])
@@ -128,7 +102,7 @@ async def test_a_run_goes_on_without_the_editor_and_the_next_one_finishes_it(
     (tmp_path / "a.txt").write_text("still here")
     editor = TestEditor()
     call = {"name": "editor_run_command", "input": {"command": "cat a.txt"}, "id": "c_late"}
-    async with _opened(fleet, editor) as agent:
+    async with opened(fleet, editor) as agent:
         made = await agent.new_session(cwd=str(tmp_path), mcp_servers=[])
         message = text_block(script({"say": "Wait. ", "tool": call}, {"say": "Ok."}))
         prompt = asyncio.ensure_future(agent.prompt(made.session_id, [message]))
@@ -138,7 +112,7 @@ async def test_a_run_goes_on_without_the_editor_and_the_next_one_finishes_it(
         await prompt
     again = TestEditor()
     again.answers = ["once"]
-    async with _opened(fleet, again) as agent:
+    async with opened(fleet, again) as agent:
         await agent.load_session(cwd=str(tmp_path), session_id=made.session_id, mcp_servers=[])
         await until(lambda: again.text(made.session_id).endswith("Ok."))
         # What was said before is there once, though the run goes on.
@@ -171,7 +145,7 @@ async def test_questions_permissions_cancels_and_options(
     editor.answers = ["allow", "1"]
     ask: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea?"}}
     choose = {"name": "ask_user", "input": {"question": "Which?", "options": ["a", "b"], "only_options": True}}
-    async with _opened(fleet, editor, agent_id=asking) as agent:
+    async with opened(fleet, editor, agent_id=asking) as agent:
         session = (await agent.new_session(cwd=str(tmp_path), mcp_servers=[])).session_id
         items: list[dict[str, Any]] = [{"tool": {"name": "memory_list", "input": {}}}, {"tool": ask}, {"tool": choose}]
         first = await agent.prompt(session, [text_block(script(*items, {"say": " Good."}))])
@@ -229,15 +203,26 @@ async def test_servers_of_the_editor_run_where_it_is_and_one_that_fails_is_named
     greeting = EnvVariable(name="GREETING", value="hi ")
     good = McpServerStdio(name="here", command=sys.executable, args=program, env=[greeting])
     bad = McpServerStdio(name="away", command="/no/such/program", args=[], env=[])
-    async with _opened(fleet, editor, ClientCapabilities()) as agent:
+    async with opened(fleet, editor, ClientCapabilities()) as agent:
         session = (await agent.new_session(cwd=str(Path.cwd()), mcp_servers=[good, bad])).session_id
         await until(lambda: editor.of(session, "agent_thought_chunk"))
         assert "away" in editor.of(session, "agent_thought_chunk")[0].content.text
         call = {"name": "here__echo", "input": {"text": "there"}, "id": "c_echo"}
         await agent.prompt(session, [text_block(script({"tool": call}, {"say": "Five."}))])
-    assert editor.text(session) == "Five."
-    shown = [update for update in editor.of(session, "tool_call_update") if update.tool_call_id == "c_echo"]
-    assert shown[-1].content[0].content.text == "hi there"
+        assert editor.text(session) == "Five."
+        shown = [update for update in editor.of(session, "tool_call_update") if update.tool_call_id == "c_echo"]
+        assert shown[-1].content[0].content.text == "hi there"
+
+        # A mode that only reads has those tools alone that change nothing.
+        await agent.set_session_mode(session_id=session, mode_id="read")
+        editor.answers = ["once"]
+        reading = {"name": "here__pid", "input": {}, "id": "c_pid"}
+        changing = {"name": "here__echo", "input": {"text": "there"}, "id": "c_refused"}
+        await agent.prompt(session, [text_block(script({"tool": reading}, {"tool": changing}))])
+        updates = editor.of(session, "tool_call_update")
+        refused = json.dumps([each.model_dump(mode="json") for each in updates if each.tool_call_id == "c_refused"])
+        assert "hi there" not in refused
+        assert [title for title, _ in editor.asked] == ["here__echo", "here__pid"]
 
 
 @proves("doors.acp")
