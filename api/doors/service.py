@@ -178,7 +178,6 @@ class Door:
         *,
         key: RequestKey | None = None,
         make_thread: MakeThread | None = None,
-        with_run: WithRun | None = None,
     ) -> DoorStream:
         """Accept a message as `submit` does, and respond with what its run does.
 
@@ -188,7 +187,7 @@ class Door:
             NovaError: It is refused; then there is no run.
         """
         async with self.stream_permit() as permit:
-            begun = await self.submit(message, key=key, make_thread=make_thread, with_run=with_run)
+            begun = await self.submit(message, key=key, make_thread=make_thread)
             return await self.follow(begun.run_id, writer_of(begun), found=begun.state, permit=permit)
 
     def stream_permit(self) -> AbstractAsyncContextManager[StreamPermit]:

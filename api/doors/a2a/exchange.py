@@ -17,7 +17,7 @@ from nova_workers.contracts.pushes import PushConfigCreate, PushConfigView
 from nova_workers.contracts.runs import RequestKey
 
 from ..questions import open_questions
-from ..service import Door
+from ..service import Begun, Door
 from ..streams import DoorStream
 from .cards import PREFIX, base_url
 from .inputs import answer_of, run_of
@@ -73,13 +73,10 @@ class Exchange:
         if params.message.task_id:
             run_id = await self._accept(params)
             return await self.door.follow(run_id, TaskWriter(self.door, run_id, self.files_url, frame))
-        push = self._push_of(params)
-        return await self.door.submit_and_follow(
-            await self._run_of(params),
-            lambda begun: TaskWriter(self.door, begun.run_id, self.files_url, frame),
-            key=self._key_of(params),
-            with_run=None if push is None else self.door.with_push(push),
-        )
+        async with self.door.stream_permit() as permit:
+            begun = await self._begin(params, self._push_of(params))
+            writer = TaskWriter(self.door, begun.run_id, self.files_url, frame)
+            return await self.door.follow(begun.run_id, writer, found=begun.state, permit=permit)
 
     async def subscribe(self, task_id: str, frame: Frame) -> DoorStream:
         """Respond with what a task does from now on.
@@ -147,12 +144,18 @@ class Exchange:
         push = self._push_of(params)
         if params.message.task_id:
             return await self._answer(params, push)
+        return (await self._begin(params, push)).run_id
+
+    async def _begin(self, params: SendMessageRequest, push: PushConfigCreate | None) -> Begun:
         begun = await self.door.submit(
             await self._run_of(params),
             key=self._key_of(params),
             with_run=None if push is None else self.door.with_push(push),
         )
-        return begun.run_id
+        if push is not None and begun.is_replay:
+            # It is no part of what makes a message another one, so the first request may have had none.
+            await self._put_push(begun.run_id, push)
+        return begun
 
     async def _run_of(self, params: SendMessageRequest) -> StatelessRunCreate:
         body = run_of(params.message, self.agent_id)
