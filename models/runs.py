@@ -73,6 +73,16 @@ class Run(Table, table=True):
             postgresql_include=["status", "agent_id", "created_at", "start_at", "started_at"],
             postgresql_where=text("finished_at IS NOT NULL"),
         ),
+        # An agent's runs by their last change: of each status the newest ends. A run enters it when it ends.
+        Index(
+            "ix_runs__ended_of_agent",
+            "tenant_id",
+            "agent_id",
+            "status",
+            "finished_at",
+            "id",
+            postgresql_where=text("finished_at IS NOT NULL"),
+        ),
         # Lists by agent, of failed runs, and of recently ended runs.
         Index("ix_runs__tenant_id_agent_id_id", "tenant_id", "agent_id", "id"),
         Index(

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import dropwhile
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -24,11 +25,12 @@ from nova_workers.contracts.ports import Embedder
 from nova_workers.contracts.pushes import PushConfigCreate, PushConfigView
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
+from nova_workers.domain.delivery.rules.task_status import changed_at
 from nova_workers.domain.idempotency.sql import find_made
 from nova_workers.domain.runs.rules.submit import MakeThread, WithRun, thread_after
 from nova_workers.domain.runs.rules.waiting import Within
-from nova_workers.domain.runs.sql.filters import RunFilter
-from nova_workers.domain.runs.sql.reads import RunState, count_runs, get_run, list_runs, list_thread_runs
+from nova_workers.domain.runs.sql.changes import ChangedRuns, count_changed_runs, list_changed_runs
+from nova_workers.domain.runs.sql.reads import RunState, get_run, list_thread_runs
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.rules.states import offer_state
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
@@ -268,22 +270,25 @@ class Door:
                 run = await get_run(connection, self.caller.tenant_id, run.merged_into)
         return run
 
-    async def runs(self, which: RunFilter, paging: PageRequest) -> Page[RunView]:
-        """Return a page of runs, newest first.
+    async def changed_runs(self, which: ChangedRuns, paging: PageRequest) -> Page[RunView]:
+        """Return a page of an agent's runs, those that changed last first.
 
         Raises:
             InvalidCursor: The cursor is none of this list.
         """
         tenant_id = self.caller.tenant_id
-        listing = paging.of(tenant_id, "door_runs", str, which)
+        # A set has another order in each process.
+        filters = (which.agent_id, which.thread_id, sorted(which.statuses), which.since)
+        listing = paging.of_pairs(tenant_id, "changed_runs", str, str, *filters)
+        before = None if listing.key is None else (datetime.fromisoformat(listing.key[0]), listing.key[1])
         async with self.state.services.database.connection() as connection:
-            rows = await list_runs(connection, tenant_id, which, before=listing.key, limit=listing.rows, media=False)
-        return listing.page(rows, lambda run: run.id)
+            rows = await list_changed_runs(connection, tenant_id, which, before=before, limit=listing.rows)
+        return listing.page(rows, lambda run: (changed_at(run).isoformat(), run.id))
 
-    async def count_runs(self, which: RunFilter, *, at_most: int) -> int:
-        """Return how many runs there are, up to `at_most`."""
+    async def count_changed_runs(self, which: ChangedRuns, *, at_most: int) -> int:
+        """Return how many of an agent's runs there are, up to `at_most`."""
         async with self.state.services.database.connection() as connection:
-            return await count_runs(connection, self.caller.tenant_id, which, at_most=at_most)
+            return await count_changed_runs(connection, self.caller.tenant_id, which, at_most=at_most)
 
     async def facts(self, run_id: str) -> RunFacts:
         """Return the options of a run, the run before it and its tokens by step.

@@ -10,7 +10,7 @@ from a2a.types import ListTasksRequest, ListTasksResponse, Task, TaskState
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.wire import RunStatus, RunView
-from nova_workers.domain.runs.sql.filters import RunFilter
+from nova_workers.domain.runs.sql.changes import ChangedRuns
 
 from ...pagination import PageRequest
 from ..items import input_item
@@ -33,7 +33,7 @@ _STATUSES: Final[Mapping[TaskState, frozenset[RunStatus]]] = {
 
 
 async def list_tasks(door: Door, agent_id: str, params: ListTasksRequest, files_url: str) -> ListTasksResponse:
-    """Return a page of an agent's tasks, newest first.
+    """Return a page of an agent's tasks, those that changed last first.
 
     Raises:
         InvalidInput: The page is too large, or a length is negative; names the field.
@@ -49,23 +49,23 @@ async def list_tasks(door: Door, agent_id: str, params: ListTasksRequest, files_
     if params.status and params.status not in _STATUSES:
         return ListTasksResponse(page_size=size)
     which = _filter_of(agent_id, params)
-    page = await door.runs(which, PageRequest(params.page_token or None, size))
+    page = await door.changed_runs(which, PageRequest(params.page_token or None, size))
     tasks = [await _task_of(door, run, params, files_url) for run in page.items if _is_in(run, params)]
     return ListTasksResponse(
         tasks=tasks,
         next_page_token=page.next_cursor or "",
         page_size=size,
-        total_size=await door.count_runs(which, at_most=_MOST_COUNTED),
+        total_size=await door.count_changed_runs(which, at_most=_MOST_COUNTED),
     )
 
 
-def _filter_of(agent_id: str, params: ListTasksRequest) -> RunFilter:
+def _filter_of(agent_id: str, params: ListTasksRequest) -> ChangedRuns:
     since = params.status_timestamp_after
-    return RunFilter(
+    return ChangedRuns(
         agent_id=agent_id,
         thread_id=params.context_id or None,
         statuses=_STATUSES.get(params.status, frozenset()),
-        changed_since=since.ToDatetime(UTC) if params.HasField("status_timestamp_after") else None,
+        since=since.ToDatetime(UTC) if params.HasField("status_timestamp_after") else None,
     )
 
 

@@ -19,9 +19,6 @@ IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of
 such an index to find one run: every running run, and those that ended since the last vacuum."""
 
-CHANGED_AT = "COALESCE(r.finished_at, r.started_at, r.created_at)"
-"""When a run was submitted, began or ended, whichever was last."""
-
 _CONDITIONS = {
     "before": "r.id < :before",
     "thread_id": "r.thread_id = :thread_id",
@@ -32,7 +29,6 @@ _CONDITIONS = {
     "first_id": "r.id >= :first_id",
     "end_id": "r.id < :end_id",
     "run_ids": "r.id = ANY(:run_ids::text[])",
-    "changed_since": f"{CHANGED_AT} >= :changed_since",
 }
 
 
@@ -52,8 +48,6 @@ class RunFilter:
     until: datetime | None = None
     """Submitted before this time."""
     run_ids: Sequence[str] | None = None
-    changed_since: datetime | None = None
-    """Submitted, begun or ended at this time or later."""
 
 
 def conditions_of(which: RunFilter, *, before: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -73,7 +67,6 @@ def conditions_of(which: RunFilter, *, before: str | None = None) -> tuple[str, 
         "first_id": None if which.since is None else id_at("run", which.since),
         "end_id": None if which.until is None else id_at("run", which.until),
         "run_ids": None if which.run_ids is None else list(which.run_ids),
-        "changed_since": which.changed_since,
     }
     values = {name: value for name, value in given.items() if value is not None}
     conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]

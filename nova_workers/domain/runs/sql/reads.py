@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ _OWN = """
 """
 
 
-def _view_of(runs: str) -> str:
+def view_of_runs(runs: str) -> str:
     """Return the statement that reads runs as they are shown.
 
     Queue position and waiting reason are computed for queued runs only. The order is that of the claim: runs that were
@@ -79,7 +79,7 @@ SELECT {_OWN},
 """
 
 
-_GET = f"{_view_of('runs')} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
+_GET = f"{view_of_runs('runs')} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
 
 # What a request that waited for the end reads. An ended run has no place in a queue and waits for nothing; without
 # these joins the view costs Postgres 0.045 ms of CPU in place of 0.115.
@@ -97,7 +97,7 @@ _PAGE_OF_THREAD = """
   ORDER BY r.seq DESC
   LIMIT :limit)
 """
-_LIST_OF_THREAD = f"{_view_of(_PAGE_OF_THREAD)} ORDER BY r.seq DESC"
+_LIST_OF_THREAD = f"{view_of_runs(_PAGE_OF_THREAD)} ORDER BY r.seq DESC"
 
 _STATE = """
 SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
@@ -180,16 +180,9 @@ async def list_runs(
     """Return runs, newest first, from before the run `before`. For `media`, see `list_thread_runs`."""
     conditions, values = conditions_of(which, before=before)
     page = f"(SELECT * FROM runs r WHERE {conditions} ORDER BY r.id DESC LIMIT :limit)"
-    query = f"{_view_of(page)} ORDER BY r.id DESC"
+    query = f"{view_of_runs(page)} ORDER BY r.id DESC"
     rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=media)
     return [_view(row) for row in rows]
-
-
-async def count_runs(connection: Connection, tenant_id: str, which: RunFilter, *, at_most: int) -> int:
-    """Return how many runs there are, up to `at_most`."""
-    conditions, values = conditions_of(which)
-    query = f"SELECT count(*) FROM (SELECT 1 FROM runs r WHERE {conditions} LIMIT :at_most) AS found"
-    return await connection.fetchval(query, tenant_id=tenant_id, **values, at_most=at_most)
 
 
 async def list_thread_runs(
@@ -244,6 +237,11 @@ async def find_waiting(connection: Connection, run_ids: Sequence[str]) -> dict[s
 
 
 _USAGE = tuple(UsageView.model_fields)
+
+
+def views(rows: Iterable[Row]) -> list[RunView]:
+    """Return runs as they are shown, from rows of `view_of_runs`."""
+    return [_view(row) for row in rows]
 
 
 def _view(row: Row) -> RunView:

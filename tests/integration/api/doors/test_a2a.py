@@ -340,14 +340,15 @@ async def test_tasks_are_listed_in_pages_by_context_and_state(
 ) -> None:
     thread = await api.thread()
     first, second = [await api.run(thread, text) for text in ("one", "two")]
-    await worker.play(thread, "Done.")
     other = await api.run(await api.thread(), "three")
+    await worker.play(thread, "Done.")
     async with client_of(api.url, api.tenant.key, binding) as client:
         page = await client.list_tasks(ListTasksRequest(page_size=2))
-        assert ([task.id for task in page.tasks], page.total_size, page.page_size) == ([other, second], 3, 2)
+        # That which changed last comes first: the one that has ended.
+        assert ([task.id for task in page.tasks], page.total_size, page.page_size) == ([first, other], 3, 2)
         rest = await client.list_tasks(ListTasksRequest(page_size=2, page_token=page.next_page_token))
-        assert ([task.id for task in rest.tasks], rest.next_page_token) == ([first], "")
-        assert not rest.tasks[0].artifacts
+        assert ([task.id for task in rest.tasks], rest.next_page_token) == ([second], "")
+        assert not page.tasks[0].artifacts
         done = ListTasksRequest(
             context_id=thread, status=TaskState.TASK_STATE_COMPLETED, include_artifacts=True, history_length=5
         )
@@ -355,6 +356,16 @@ async def test_tasks_are_listed_in_pages_by_context_and_state(
         assert (task.id, task.artifacts[0].parts[0].text, len(task.history)) == (first, "Done.", 2)
         asking = ListTasksRequest(status=TaskState.TASK_STATE_INPUT_REQUIRED)
         assert not (await client.list_tasks(asking)).tasks
+        asked = await api.thread()
+        asking_run = await api.run(asked, "four")
+        await (await worker.claim(asked)).suspend("Hm.", NewWait("toolu_1", AskUser(question="Which?")))
+        for wanted in (asking, ListTasksRequest(page_size=1), ListTasksRequest(context_id=asked)):
+            assert [task.id for task in (await client.list_tasks(wanted)).tasks] == [asking_run]
+        times = [task.status.timestamp.ToDatetime() for task in (await client.list_tasks(ListTasksRequest())).tasks]
+        assert times == sorted(times, reverse=True)
+        since = ListTasksRequest()
+        since.status_timestamp_after.FromDatetime(times[1])
+        assert [task.id for task in (await client.list_tasks(since)).tasks] == [asking_run, first]
         later = ListTasksRequest()
         later.status_timestamp_after.FromJsonString("2999-01-01T00:00:00Z")
         assert not (await client.list_tasks(later)).tasks
