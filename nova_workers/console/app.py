@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -22,13 +23,15 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.console.assets import Assets
+from nova_workers.console.fleet_watch import PATIENCE_S, FleetWatch, is_ready
 from nova_workers.console.guard import Guard
+from nova_workers.console.live import nothing, stream
 from nova_workers.console.pages import PAGES
 from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.sign_in_limit import SignInLimit
-from nova_workers.console.state import ConsoleState
+from nova_workers.console.state import ConsoleState, state_of
 
 _MAX_BODY_BYTES = 40 * 1024 * 1024
 """The limit of a request with its files. The API's own bounds are usually lower, and its messages say which."""
@@ -54,6 +57,7 @@ def build_console(
     sessions = Sessions(secret, lifetime_s=settings.console.session_s)
     assets, nav = Assets(), tuple(entry for page in PAGES for entry in page.nav)
     client = NovaClient(api_url, None, timeout_s=settings.console.timeout_s, retry=_RETRY)
+    asking = NovaClient(api_url, None, timeout_s=PATIENCE_S, retry=Retry(attempts=1))
 
     own = settings.console.trusted_proxies
     proxies = TrustedProxies(settings.api.trusted_proxies if own is None else own)
@@ -62,7 +66,7 @@ def build_console(
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, ConnectionLimits]]:
         resolving = asyncio.create_task(proxies.run())
         try:
-            async with client:
+            async with client, asking:
                 yield {"connections": ConnectionLimits(settings.api, proxies, answer=refusal)}
         finally:
             await stop_tasks([resolving])
@@ -70,6 +74,7 @@ def build_console(
     app = Starlette(
         routes=[
             Route("/healthz", _healthz),
+            Route("/watch", _watch),
             Route("/favicon.ico", _favicon),
             Mount(assets.prefix, assets.app()),
             *(route for page in PAGES for route in page.routes),
@@ -88,6 +93,7 @@ def build_console(
     app.state.console = ConsoleState(
         settings=settings.console,
         client=client,
+        watch=FleetWatch(partial(is_ready, asking)),
         sessions=sessions,
         links=LoginLinks(secret, settings.home, clock),
         login_key=login_key,
@@ -108,6 +114,11 @@ def _names(settings: Settings) -> list[str]:
 
 async def _healthz(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
+
+
+async def _watch(request: Request) -> Response:
+    """Stream whether the fleet answers, to a page without another stream."""
+    return stream(state_of(request).watch, nothing())
 
 
 async def _favicon(request: Request) -> Response:

@@ -17,6 +17,7 @@ from starlette.responses import StreamingResponse
 
 from nova_workers.base.errors import NovaError
 from nova_workers.base.stopping import stop_tasks
+from nova_workers.console.fleet_watch import FleetWatch
 
 E = TypeVar("E")
 
@@ -27,7 +28,7 @@ HEARTBEAT_S = 15.0
 RENEW_S = 0.3
 """A part of a page that is read again as a whole is so after this pause at the earliest."""
 
-Action = Literal["replace", "inner", "append", "prepend", "remove"]
+Action = Literal["replace", "inner", "append", "prepend", "remove", "show", "hide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Change:
 
     Attributes:
         action: ``replace`` and ``inner`` keep unchanged elements, focus and open folds; ``append`` and ``prepend`` add
-            to its children, unless an element with the new one's id is there already.
+            to its children, unless an element with the new one's id is there already; ``show`` and ``hide`` need no
+            HTML.
         target: The element's id.
         html: Made by templates.
         id: Where the stream resumes after a break, such as an event cursor; of the last change of an event.
@@ -57,13 +59,18 @@ def resume_id(request: Request) -> str | None:
     return request.headers.get("last-event-id") or request.query_params.get("after") or None
 
 
-def stream(changes: AsyncGenerator[Change]) -> StreamingResponse:
-    """Return a response that sends changes until they end. Closing the page closes the generator.
+AWAY: Final = "away"
+"""The id of the banner that says that the fleet does not answer."""
 
-    An error of the API ends it; the browser then comes back after a pause. Yield `DONE` where nothing follows.
+
+def stream(watch: FleetWatch, changes: AsyncGenerator[Change]) -> StreamingResponse:
+    """Return a response that sends changes until they end, and meanwhile whether the fleet answers.
+
+    Closing the page closes the generator. An error of the API ends it; the browser then comes back after a pause. Yield
+    `DONE` where nothing follows.
     """
     return StreamingResponse(
-        _events(changes),
+        _events(watch, changes),
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no", "cache-control": "no-store"},
     )
@@ -110,9 +117,15 @@ async def _note(events: AsyncGenerator[E], is_news: Callable[[E], bool], unread:
                 unread.set()
 
 
-async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
+async def nothing() -> AsyncGenerator[Change]:
+    """Yield no change: of a page that only has to know whether the fleet answers."""
+    await asyncio.Event().wait()
+    yield DONE
+
+
+async def _events(watch: FleetWatch, changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
     queue: asyncio.Queue[Change | None] = asyncio.Queue(maxsize=1_000)
-    reader = asyncio.create_task(_read(changes, queue))
+    tasks = [asyncio.create_task(_read(changes, queue)), asyncio.create_task(_note_absence(watch, queue))]
     loop = asyncio.get_running_loop()
     sent_at = -COALESCE_S
     try:
@@ -134,8 +147,7 @@ async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
             if DONE in batch or None in batch:
                 return
     finally:
-        reader.cancel()
-        await asyncio.gather(reader, return_exceptions=True)
+        await stop_tasks(tasks)
 
 
 async def _read(changes: AsyncGenerator[Change], queue: asyncio.Queue[Change | None]) -> None:
@@ -149,6 +161,12 @@ async def _read(changes: AsyncGenerator[Change], queue: asyncio.Queue[Change | N
     except Exception:
         structlog.get_logger().exception("console_stream_failed")
     await queue.put(None)
+
+
+async def _note_absence(watch: FleetWatch, queue: asyncio.Queue[Change | None]) -> None:
+    async with aclosing(watch.changes()) as answers:
+        async for it_answers in answers:
+            await queue.put(Change("hide" if it_answers else "show", AWAY))
 
 
 async def _more(queue: asyncio.Queue[Change | None], first: Change | None, *, until: float) -> list[Change | None]:

@@ -117,6 +117,8 @@ def _status(error: NovaError) -> int:
     status = error.fields.get("status")
     if isinstance(status, int) and status >= 400:
         return status
+    if isinstance(error, Unavailable | OutcomeUnknown | ConfigurationError):
+        return 503
     # The console itself refuses what a person typed.
     return 422 if isinstance(error, Rejected) else 500
 

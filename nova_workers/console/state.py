@@ -11,6 +11,7 @@ from nova_workers.base.errors import Unauthenticated
 from nova_workers.base.http_server.addresses import client_address
 from nova_workers.client.client import NovaClient
 from nova_workers.console.assets import Assets
+from nova_workers.console.fleet_watch import FleetWatch
 from nova_workers.console.navigation import NavEntry
 from nova_workers.console.sessions import LoginLinks, Session, Sessions
 from nova_workers.console.sign_in_limit import SignInLimit
@@ -22,11 +23,13 @@ class ConsoleState:
 
     Attributes:
         client: Without a key; `client_of` adds the one of the request's session, on the same connections.
+        watch: Whether the fleet answers.
         login_key: The API key that a one-time login signs in with; None turns one-time logins off.
     """
 
     settings: ConsoleSettings
     client: NovaClient
+    watch: FleetWatch
     sessions: Sessions
     links: LoginLinks
     login_key: str | None

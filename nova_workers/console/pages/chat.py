@@ -22,7 +22,7 @@ from nova_workers.console.live import resume_id, stream
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import cursor_of, filter_of, pager
 from nova_workers.console.rendering import fragment, is_fragment, render, see_other
-from nova_workers.console.state import client_of
+from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import StatelessRunCreate
 
@@ -127,13 +127,14 @@ async def show_events(request: Request) -> Response:
         return fragment(request, "chat/parts.html", macro, *values)
 
     return stream(
+        state_of(request).watch,
         follow_thread(
             client_of(request),
             request.path_params["thread_id"],
             after=int(after) if after.removeprefix("-").isdecimal() else -1,
             render=rendered,
             listed_agent=filter_of(request, "agent"),
-        )
+        ),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx2
 import pytest
 
@@ -104,6 +106,13 @@ async def test_a_fleet_that_is_down_is_a_page_that_tries_again(
         assert answer.status_code == 503
         assert "http://127.0.0.1:1" in answer.text
         assert "data-retry" in answer.text
+        # A part of a page fails as the page does: it is tried again, and not loaded to show a fault of the console.
+        assert (await lost.get("/runs", headers={"Nova-Fragment": "refresh"})).status_code == 503
+        async with lost.stream("GET", "/watch") as stream:
+            lines = stream.aiter_lines()
+            async with asyncio.timeout(60):
+                while (line := await anext(lines)) != 'data: [["show","away",""]]':
+                    assert not line.startswith("data"), line
 
 
 async def test_the_theme_is_kept_by_the_browser(browser: httpx2.AsyncClient) -> None:

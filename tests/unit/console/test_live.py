@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.console.live import DONE, RENEW_S, Change, renewals, stream
+from nova_workers.console.fleet_watch import PATIENCE_S, PAUSE_S, FleetWatch
+from nova_workers.console.live import DONE, RENEW_S, Change, nothing, renewals, stream
+from tests.requirements import proves
+from tests.support.waiting import pass_time, until
+
+
+def _body(changes: AsyncGenerator[Change], ask: Callable[[], Awaitable[bool]] | None = None) -> AsyncGenerator[bytes]:
+    async def answers() -> bool:
+        return True
+
+    return cast(AsyncGenerator[bytes], stream(FleetWatch(ask or answers), changes).body_iterator)
 
 
 async def _sent(changes: AsyncGenerator[Change]) -> list[str]:
-    body = cast(AsyncIterator[bytes], stream(changes).body_iterator)
+    body = _body(changes)
     return [frame.decode() async for frame in body]
 
 
@@ -55,7 +65,7 @@ async def test_the_first_change_after_a_pause_does_not_wait_for_others() -> None
         yield Change("inner", "status", "running")
         await more.wait()
 
-    body = cast(AsyncIterator[bytes], stream(changes()).body_iterator)
+    body = _body(changes())
     assert b"open" in await anext(body)
     assert b"running" in await asyncio.wait_for(anext(body), 60)
     more.set()
@@ -106,7 +116,7 @@ async def test_closing_the_page_closes_its_source() -> None:
         finally:
             closed.set()
 
-    body = cast(AsyncGenerator[bytes], stream(changes()).body_iterator)
+    body = _body(changes())
     await anext(body)
     await anext(body)
     await body.aclose()
@@ -183,3 +193,48 @@ async def test_closing_the_renewals_closes_the_events() -> None:
     await anext(news)
     await news.aclose()
     assert closed.is_set()
+
+
+@proves("console.away")
+async def test_a_stream_says_when_the_fleet_does_not_answer_and_when_it_does_again() -> None:
+    away = False
+
+    async def ask() -> bool:
+        return not away
+
+    body = _body(nothing(), ask)
+    assert b"open" in await anext(body)
+    away = True
+    assert _changes([(await anext(body)).decode()]) == [["show", "away", ""]]
+    away = False
+    assert _changes([(await anext(body)).decode()]) == [["hide", "away", ""]]
+    await body.aclose()
+
+
+@proves("console.away")
+async def test_a_fleet_that_hangs_or_fails_in_a_new_way_does_not_answer_and_is_asked_once_for_all_pages() -> None:
+    asked = 0
+
+    async def hang() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise RuntimeError("of a new kind")
+        await asyncio.Event().wait()
+        return True
+
+    watch = FleetWatch(hang)
+    pages = [watch.changes() for _ in range(3)]
+    shown = [asyncio.create_task(anext(page)) for page in pages]
+    await pass_time(PATIENCE_S)
+    assert await asyncio.gather(*shown) == [False] * 3
+    assert asked == 1
+    with capture_logs() as logs:
+        await pass_time(PAUSE_S)
+        await until(lambda: logs)
+    assert logs[0]["event"] == "console_watch_failed"
+    for page in pages:
+        await page.aclose()
+    seen = asked
+    await pass_time(60)
+    assert asked == seen, "No page is open."

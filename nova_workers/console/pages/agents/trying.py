@@ -15,7 +15,7 @@ from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.live import DONE, Change, resume_id, stream
 from nova_workers.console.navigation import id_given
 from nova_workers.console.rendering import fragment, render, see_other
-from nova_workers.console.state import client_of
+from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.events import (
     AssistantMessage,
     Event,
@@ -63,7 +63,7 @@ async def follow(request: Request) -> Response:
     """Stream what happens in a run as changes of its part of the page."""
     client, run_id = client_of(request), request.path_params["run"]
     await client.runs.get(run_id)
-    return stream(_changes(request, client, run_id))
+    return stream(state_of(request).watch, _changes(request, client, run_id))
 
 
 async def tried(client: NovaClient, thread_id: str | None) -> list[RunView]:

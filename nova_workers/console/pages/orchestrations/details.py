@@ -13,7 +13,7 @@ from nova_workers.console.drawing.wait_graph import WaitGraph, draw_waits
 from nova_workers.console.forms import build, read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.rendering import fragment, render
-from nova_workers.console.state import client_of
+from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.orchestrations import (
     AgentKill,
     AgentPrompt,
@@ -47,7 +47,7 @@ async def show(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """Stream the page's changing part, whenever the tree has news."""
-    return stream(_changes(request))
+    return stream(state_of(request).watch, _changes(request))
 
 
 async def _changes(request: Request) -> AsyncGenerator[Change]:

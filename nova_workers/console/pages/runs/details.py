@@ -38,7 +38,7 @@ async def show(request: Request) -> Response:
 
 async def follow(request: Request) -> Response:
     """Stream the page's changing part, whenever the run has news."""
-    return stream(_changes(request))
+    return stream(state_of(request).watch, _changes(request))
 
 
 async def _changes(request: Request) -> AsyncGenerator[Change]:

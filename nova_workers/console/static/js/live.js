@@ -10,6 +10,7 @@ export function startLive() {
   refreshSections();
   retryPage();
   const streams = new Map();
+  const away = document.getElementById("away");
   const openStreams = () => {
     for (const element of document.querySelectorAll("[data-stream]")) {
       if (!streams.has(element)) streams.set(element, new Stream(element));
@@ -17,6 +18,8 @@ export function startLive() {
     for (const [element, stream] of streams) {
       if (!element.isConnected) { stream.end(); streams.delete(element); }
     }
+    // Each stream says whether the fleet answers; a page that has none gets one for that alone.
+    if (away && [...streams.values()].every((stream) => stream.done)) streams.set(away, new Stream(away));
   };
   openStreams();
   // A changed part of the page may have a stream of its own.
@@ -32,6 +35,7 @@ export function apply(changes) {
     parsed.innerHTML = html;
     const content = parsed.content;
     if (action === "remove") target.remove();
+    else if (action === "show" || action === "hide") target.hidden = action === "hide";
     else if (action === "inner") morphChildren(target, content);
     else if (action === "replace" && content.firstElementChild) morph(target, content.firstElementChild);
     else if (action === "append" || action === "prepend") {
@@ -64,17 +68,21 @@ class Stream {
   open() {
     clearTimeout(this.timer);
     if (this.done || this.source) return;
-    const url = new URL(this.element.dataset.stream, location.href);
+    const url = new URL(this.element.dataset.stream ?? "/watch", location.href);
     if (this.after) url.searchParams.set("after", this.after);
     this.source = new EventSource(url);
     this.openedAt = Date.now();
-    this.source.onopen = () => showOffline(false);
+    // If the fleet is away, a stream begins with that.
+    this.source.onopen = () => showOutage({ status: 200 });
     this.source.onmessage = (event) => {
       this.failures = 0;
       if (event.lastEventId) this.after = event.lastEventId;
       apply(JSON.parse(event.data));
     };
-    this.source.addEventListener("done", () => { this.done = true; this.close(); });
+    this.source.addEventListener("done", () => {
+      this.end();
+      document.dispatchEvent(new CustomEvent("nova:changed"));
+    });
     this.source.onerror = () => this.onBreak();
   }
 
@@ -96,7 +104,7 @@ class Stream {
     if (Date.now() - this.openedAt > LONGEST_PAUSE_MS) this.failures = 0;
     this.failures += 1;
     const pause = Math.min(LONGEST_PAUSE_MS, 500 * 2 ** this.failures) * (0.5 + Math.random() / 2);
-    if (this.failures > 1) showOffline(!(await isReachable()));
+    if (this.failures > 1) showOutage(await fetchPage("check"));
     this.timer = setTimeout(() => this.open(), pause);
   }
 
@@ -117,10 +125,8 @@ function refreshSections() {
   async function refresh() {
     clearTimeout(timer);
     if (document.hidden) return;
-    try {
-      const response = await fetch(location.href, { headers: { "Nova-Fragment": "refresh" } });
-      if (response.status === 401) return location.reload();
-      if (!response.ok) throw new Error(response.statusText);
+    const response = await fetchPage("refresh");
+    if (response?.ok) {
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       for (const { id } of sections) {
         const [mine, theirs] = [document.getElementById(id), page.getElementById(id)];
@@ -130,10 +136,10 @@ function refreshSections() {
       failures = 0;
       showTimes();
       document.dispatchEvent(new CustomEvent("nova:changed"));
-    } catch {
+    } else {
       failures += 1;
     }
-    showOffline(failures > 1);
+    if (failures !== 1) showOutage(response);
     timer = setTimeout(refresh, Math.min(LONGEST_PAUSE_MS, pause * 2 ** Math.min(failures, 4)));
   }
 
@@ -146,7 +152,7 @@ function retryPage() {
   const waiting = document.querySelector("[data-retry]");
   if (!waiting) return;
   setInterval(async () => {
-    const response = await fetch(location.href, { headers: { "Nova-Fragment": "retry" } }).catch(() => undefined);
+    const response = await fetchPage("retry");
     if (response && response.status !== 503) location.reload();
   }, Number(waiting.dataset.retry) * 1000);
 }
@@ -156,13 +162,16 @@ function hasSelection(element) {
   return !selection.isCollapsed && element.contains(selection.anchorNode);
 }
 
-// Asks for the page itself, since that also shows whether the session has ended.
-async function isReachable() {
-  const response = await fetch(location.href, { headers: { "Nova-Fragment": "check" } }).catch(() => undefined);
+// Asks for the page itself, since that also shows whether the session has ended. Undefined: the console does not answer.
+async function fetchPage(why) {
+  const response = await fetch(location.href, { headers: { "Nova-Fragment": why } }).catch(() => undefined);
   if (response?.status === 401) location.reload();
-  return response !== undefined;
+  return response;
 }
 
-function showOffline(offline) {
-  document.getElementById("offline").hidden = !offline;
+// The console's own failures are no outage: the next try may succeed, and its page would show them.
+function showOutage(response) {
+  document.getElementById("offline").hidden = response !== undefined;
+  const away = document.getElementById("away");
+  if (away && response) away.hidden = response.status !== 503;
 }

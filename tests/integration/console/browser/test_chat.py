@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
+from nova_workers.base.http_server.connections import GuardedProtocol
+from nova_workers.console.app import build_console
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
 from tests.integration.api.manual_worker import ManualWorker
+from tests.integration.api.shared_servers import SharedServers
+from tests.integration.console.browser.conftest import signed_in
 from tests.integration.console.conftest import Console
+from tests.requirements import proves
+from tests.support.servers.asgi import serving
+from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
 
@@ -196,6 +204,45 @@ async def test_a_page_that_was_offline_has_all_of_the_answer_once(page: Page, wo
     await turn.finish("Once upon a time there was an end.")
     await expect(page.locator(".turn-foot")).to_be_visible()
     assert await _said(page) == ["Once upon a time there was an end."]
+
+
+@proves("console.away")
+async def test_pages_say_that_the_fleet_is_away_and_go_on_by_themselves(
+    chromium: Browser, shared: SharedServers, console: Console, worker: ManualWorker
+) -> None:
+    async with AsyncExitStack() as stack:
+        link = await stack.enter_async_context(FaultProxy.to_http(console.api.url))
+        app = build_console(shared.settings, api_url=link.url)
+        url = await stack.enter_async_context(serving(app, patient=True, http=GuardedProtocol))
+        page = await stack.enter_async_context(signed_in(chromium, url, console.api.tenant.key))
+        turn = await worker.claim(await _begun(page, "Tell a story"))
+        await turn.emit(live.Token(text="Once upon "))
+        await expect(page.locator(".streamed")).to_have_text("Once upon")
+        keys = await page.context.new_page()
+        await keys.goto("/keys")
+        for each in (page, keys):
+            await expect(each.locator("#away")).to_be_hidden()
+        # A fleet that hangs, and one that is gone.
+        link.blocks_answers = True
+        for each in (page, keys):
+            await expect(each.locator("#away")).to_be_visible()
+        link.blocks_answers = False
+        for each in (page, keys):
+            await expect(each.locator("#away")).to_be_hidden()
+        link.refuses = True
+        link.reset()
+        for each in (page, keys):
+            await expect(each.locator("#away")).to_be_visible()
+            await expect(each.locator("#offline")).to_be_hidden()
+        await keys.goto("/runs")
+        await expect(keys.locator("h1")).to_have_text("The fleet does not answer")
+        link.heal()
+        await expect(keys.locator("h1")).to_have_text("Runs")
+        await turn.emit(live.Token(text="a time"))
+        await expect(page.locator(".streamed")).to_have_text("Once upon a time")
+        for each in (page, keys):
+            await expect(each.locator("#away")).to_be_hidden()
+        await turn.finish("Once upon a time")
 
 
 async def test_what_an_agent_writes_cannot_run_or_call_home(page: Page, worker: ManualWorker) -> None:
