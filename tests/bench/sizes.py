@@ -14,6 +14,7 @@ class Sizes:
     token_streams: int = 8
     tokens: int = 200
     tool_calls: int = 500
+    code_steps: int = 300
     turns_s: float = 12.0
     clients: int = 32
     concurrent: int = 200
@@ -65,7 +66,7 @@ class Sizes:
         """Return sizes for a quick run of two minutes; the lease is shorter than the default."""
         return cls(
             accepts_s=4, waits=80, tool_calls=200, streams=60, token_streams=4, tokens=80, turns_s=5, concurrent=100,
-            many_concurrent=400,
+            many_concurrent=400, code_steps=100,
             in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
             queued=10_000, beside_a_backlog=20, picks=50, innocents=100,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
@@ -80,7 +81,7 @@ class Sizes:
         return cls(
             accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, concurrent=3,
             many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
-            few_finished_runs=100, claims=3, tool_calls=3,
+            few_finished_runs=100, claims=3, tool_calls=3, code_steps=3,
             queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
             innocents=2, cached_turns=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,

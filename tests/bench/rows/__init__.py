@@ -7,6 +7,7 @@ from tests.bench.figures import Result
 from tests.bench.rows.backfill import measure_backfill
 from tests.bench.rows.cached import measure_cached
 from tests.bench.rows.claims import measure_claims
+from tests.bench.rows.code import measure_code
 from tests.bench.rows.doors import measure_doors
 from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.first import measure_first
@@ -36,6 +37,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "tokens": measure_tokens,
     "doors": measure_doors,
     "tools": measure_tools,
+    "code": measure_code,
     "turns": measure_turns,
     "concurrent-200": measure_concurrent,
     "concurrent-1000": measure_many_concurrent,
