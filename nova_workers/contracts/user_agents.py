@@ -153,6 +153,8 @@ class AgentRequest(BaseModel):
         entries: Steps of the journal, from the first, in their order; over all requests of a session each once.
         history: The conversation before the message, likewise.
         more: Further ones of these follow with the next request; this one is answered at once.
+        begins: Whether a step that is wanted alone may be executed at once; not while it is to be compared with the
+            journal.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -164,7 +166,17 @@ class AgentRequest(BaseModel):
     entries: tuple[JournalEntry, ...] = ()
     history: tuple[SpokenMessage, ...] = ()
     more: bool = False
+    begins: bool = True
     at: int = 0
+
+
+class StepResult(BaseModel):
+    """What a step returned, as JSON, or why it failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    failed: bool = False
 
 
 class AgentReply(BaseModel):
@@ -174,6 +186,7 @@ class AgentReply(BaseModel):
         text: To ``next``: all text that the function emitted since the last answer, and the answer itself at the end.
             To ``perform``: the result as JSON, or the error.
         operations: What the function wants done. Empty: it ended, unless it wants the history.
+        done: The result of the only operation, if that is a step which has ended already.
         wants_history: The function waits for the conversation before its message.
         failed: To ``perform``: the step failed.
         problem: The function failed.
@@ -185,6 +198,7 @@ class AgentReply(BaseModel):
 
     text: str = ""
     operations: tuple[Operation, ...] = ()
+    done: StepResult | None = None
     wants_history: bool = False
     failed: bool = False
     problem: str | None = None

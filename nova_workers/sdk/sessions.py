@@ -16,7 +16,15 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from nova_workers.base.errors import NovaError, ToolFailure
-from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentReply, AgentRequest, JournalEntry, SpokenMessage
+from nova_workers.contracts.native import CODE_STEP
+from nova_workers.contracts.user_agents import (
+    MAX_STEP_BYTES,
+    AgentReply,
+    AgentRequest,
+    JournalEntry,
+    SpokenMessage,
+    StepResult,
+)
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import ToolContext
@@ -29,6 +37,8 @@ _T = TypeVar("_T")
 Emit = Callable[[int, str], None]
 """Receives emitted text, and where it begins in all text of the answer. May be called from any thread."""
 
+_SHORT_S: Final = 0.02
+"""The time that an answer waits for a step. A longer one is shown and journaled as begun, like a call of a tool."""
 _MAX_TEXT_CHARS: Final = 2_000_000
 """The limit of text between two operations."""
 
@@ -55,15 +65,35 @@ class Sessions:
             return AgentReply(known=False)
         match request.do:
             case "next":
-                return await session.on_loop(session.go_on(request, emit))
+                return await self._begun(session, await session.on_loop(session.go_on(request, emit)), request, about)
             case "history":
-                return await session.on_loop(session.take_history(request, emit))
+                reply = await session.on_loop(session.take_history(request, emit))
+                return await self._begun(session, reply, request, about)
             case "perform":
-                return await self._perform(session, request.at, about)
+                begun, session.begun = session.begun, None
+                return await (begun or self._perform(session, request.at, about))
             case "end":
                 del self._sessions[request.session]
                 session.end()
                 return AgentReply()
+
+    async def _begun(
+        self, session: _Session, reply: AgentReply, request: AgentRequest, about: CallContext
+    ) -> AgentReply:
+        """Execute a step that is wanted alone, and return its result with the answer if it is a short one.
+
+        That saves the worker a question and a commit. One of `step_once` begins after the journal has it.
+        """
+        wanted = reply.operations
+        if not request.begins or len(wanted) != 1 or wanted[0].name != CODE_STEP:
+            return reply
+        begun = session.begun = asyncio.create_task(self._perform(session, 0, about))
+        await asyncio.wait({begun}, timeout=_SHORT_S)
+        if not begun.done():
+            return reply
+        session.begun = None
+        result = begun.result()
+        return reply.model_copy(update={"done": StepResult(text=result.text, failed=result.failed)})
 
     async def _perform(self, session: _Session, at: int, about: CallContext) -> AgentReply:
         function = session.function(at)
@@ -101,6 +131,8 @@ class _Session:
         self._chars = 0
         self._emit: Emit | None = None
         self._task: asyncio.Task[None] | None = None
+        self.begun: asyncio.Task[AgentReply] | None = None
+        """A step that is wanted alone, and is executed before the worker asks for it."""
 
     async def on_loop(self, doing: Coroutine[Any, Any, _T]) -> _T:
         """Do something on the loop of the function. From another one."""
@@ -111,7 +143,9 @@ class _Session:
         return self._wanted[at].function if at < len(self._wanted) else None
 
     def end(self) -> None:
-        """Cancel the function. From another loop."""
+        """Cancel the function and its step. From the loop of the protocol."""
+        if self.begun is not None:
+            self.begun.cancel()
         if self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 

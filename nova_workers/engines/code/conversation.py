@@ -67,15 +67,22 @@ class Conversation:
                 f"{_labels(self.wanted) or 'to end with an answer'}."
             )
 
-    async def go_on(self, entries: Sequence[JournalEntry], report: ReportText | None = None) -> AgentReply:
+    async def go_on(
+        self, entries: Sequence[JournalEntry], report: ReportText | None = None, *, begins: bool = True
+    ) -> AgentReply:
         """Return the operations that the function wants after these steps of the journal, which are all so far.
+
+        Args:
+            entries: From the first.
+            report: Receives emitted text as it comes.
+            begins: Whether a step that is wanted alone may be executed at once.
 
         Raises:
             EngineFailure: It failed, or its process ends each time.
         """
         self._entries = entries
         async with self._opening:
-            return await self._go_on(report)
+            return await self._go_on(report, begins=begins)
 
     async def perform(self, at: int, *, again: bool) -> str:
         """Execute a step that is wanted, and return its result as JSON.
@@ -129,20 +136,20 @@ class Conversation:
                 return
             wanted = self.wanted
             self._session = None
-            await self._go_on(None)
+            await self._go_on(None, begins=False)
             if _labels(self.wanted) != _labels(wanted):
                 # The turn ends where the function is asked for what comes next.
                 self._session = None
                 raise ToolFailure("The function wanted something else when it was executed again.")
 
-    async def _go_on(self, report: ReportText | None) -> AgentReply:
+    async def _go_on(self, report: ReportText | None, *, begins: bool) -> AgentReply:
         try:
-            reply = await self._asked(report)
+            reply = await self._asked(report, begins=begins)
         except ProcessLost:
             # It may have ended while it did nothing for this run.
             self._session = None
             try:
-                reply = await self._asked(report)
+                reply = await self._asked(report, begins=begins)
             except ProcessLost as error:
                 self._session = None
                 raise EngineFailure(str(error), kind="unknown", retryable=True) from error
@@ -162,34 +169,35 @@ class Conversation:
             retryable=False,
         )
 
-    async def _asked(self, report: ReportText | None) -> AgentReply:
-        begins = self._session is None
+    async def _asked(self, report: ReportText | None, *, begins: bool) -> AgentReply:
+        is_new = self._session is None
         session = self._session or uuid.uuid4().hex
-        sent = 0 if begins else self._sent
+        sent = 0 if is_new else self._sent
         reply = AgentReply()
         for entries, more in in_chunks(self._entries[sent:], size_of_entry):
             request = AgentRequest(
                 do="next",
                 session=session,
-                agent=self._program.name if begins else None,
-                message=self._message if begins else (),
+                agent=self._program.name if is_new else None,
+                message=self._message if is_new else (),
                 entries=entries,
                 more=more,
+                begins=begins,
             )
             reply = await self._program.ask(request, None if more else report)
             if not reply.known:
                 raise ProcessLost(f"The process of {self._program.name} ended.")
-            begins = False
+            is_new = False
         if reply.wants_history:
-            reply = await self._with_history(session, report)
+            reply = await self._with_history(session, report, begins=begins)
         self._session, self._sent = session, len(self._entries)
         return reply
 
-    async def _with_history(self, session: str, report: ReportText | None) -> AgentReply:
+    async def _with_history(self, session: str, report: ReportText | None, *, begins: bool) -> AgentReply:
         """Give the function the conversation, which it gets once, and return what it wants then."""
         reply = AgentReply()
         for messages, more in in_chunks(spoken(self._history), size_of_message):
-            request = AgentRequest(do="history", session=session, history=messages, more=more)
+            request = AgentRequest(do="history", session=session, history=messages, more=more, begins=begins)
             reply = await self._program.ask(request, None if more else report)
             if not reply.known:
                 raise ProcessLost(f"The process of {self._program.name} ended.")

@@ -67,7 +67,7 @@ class CodeEngine:
             max_turns=MAX_STEPS,
             max_tool_output_chars=max(options.max_tool_output_chars, MAX_STEP_BYTES),
         )
-        responder = FunctionResponder(conversation, program, options)
+        responder = FunctionResponder(conversation, program, options, listener)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(responder, calls, options, listener, interruption, budget=budget)

@@ -15,6 +15,7 @@ from nova_workers.contracts.engine import (
     StepVerdict,
     ToolAuthorization,
     ToolCall,
+    TurnListener,
 )
 from nova_workers.contracts.native import CODE_CALLS, CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.usage import TokenUsage
@@ -33,8 +34,11 @@ _ID_PREFIX: Final = "code"
 class FunctionResponder:
     """Implements the turn's `Responder`: what the function wants done next are the calls of a response."""
 
-    def __init__(self, conversation: Conversation, program: AgentProgram, options: EngineOptions) -> None:
+    def __init__(
+        self, conversation: Conversation, program: AgentProgram, options: EngineOptions, listener: TurnListener
+    ) -> None:
         self._conversation = conversation
+        self._listener = listener
         self._program = program
         self._run_id = options.run_id or "local"
         self._read = len(options.history) + 1
@@ -63,6 +67,8 @@ class FunctionResponder:
         # The turn has appended whole steps since the last time.
         self._entries += entries_of(ask.messages[self._read :])
         self._read = len(ask.messages)
+        # A step may be executed before it is journaled.
+        await self._listener.confirm_run()
         reply = await self._conversation.go_on(self._entries, show)
         if rest := reply.text[streamed:]:
             streamed = len(reply.text)
@@ -78,7 +84,12 @@ class FunctionResponder:
             for at, wanted in enumerate(reply.operations)
         ]
         self._ended = not reply.operations
-        return Response(tuple(blocks), "end" if self._ended else "tools", TokenUsage(), self._program.name)
+        done = reply.done
+        outcome = None if done is None else ToolOutcome((text_block(done.text),), failed=done.failed)
+        results = {} if outcome is None else {blocks[-1]["id"]: outcome}
+        return Response(
+            tuple(blocks), "end" if self._ended else "tools", TokenUsage(), self._program.name, results=results
+        )
 
 
 def version_in(journal: Sequence[StepRecord]) -> str | None:
@@ -128,7 +139,8 @@ class FunctionCalls:
         if self._conversation.is_open or not self._steps or self._steps[-1].complete:
             return
         *before, last = self._steps
-        await self._conversation.go_on(entries_of(message for step in before for message in step.messages))
+        entries = entries_of(message for step in before for message in step.messages)
+        await self._conversation.go_on(entries, begins=False)
         self._conversation.expect(
             tuple(Operation(name=call.tool_name, input=call.params) for call in last.tool_calls), step=last.index + 1
         )

@@ -9,9 +9,10 @@ response is, and if a response fails, its eager calls are canceled.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -172,8 +173,12 @@ class CallRunner:
             else:
                 step.refuse(at, not_permitted(verdict.reason))
 
-    async def run(self, step: OpenStep) -> None:
+    async def run(self, step: OpenStep, results: Mapping[str, ToolOutcome] = MappingProxyType({})) -> None:
         """Run every call of `step` that may begin, and record its result or deferral in `step`.
+
+        Args:
+            step: Committed, unless there are results.
+            results: Outcomes of calls that have been made already, by their ids.
 
         Raises:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
@@ -182,6 +187,10 @@ class CallRunner:
         """
         for at in step.refused:
             await self._settle(step, at, step.calls[at])
+        for at, call in tuple(step.to_begin()):
+            if (outcome := results.get(call.id)) is not None:
+                outcome = within_bounds(outcome, self._max_output_chars)
+                await self._settle(step, at, ended(self._begin(step, at, call), outcome))
         runs: _Runs = {}
         try:
             async with asyncio.TaskGroup() as group:

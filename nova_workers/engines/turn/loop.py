@@ -269,8 +269,9 @@ class Turn:
             self._tally.limit = draft.limit
         if step.calls:
             await self._runner.authorize(step)
-            await self._listener.on_tool_calls(step.before_tools())
-            await self._runner.run(step)
+            if not response.results:
+                await self._listener.on_tool_calls(step.before_tools())
+            await self._runner.run(step, response.results)
             if step.deferred:
                 return self._defer(step)
         elif ending == "tools":

@@ -6,8 +6,8 @@ to use this interface; the contract tests require the same behaviour of them.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from nova_workers.base.errors import EngineFailure, Outage
@@ -37,17 +37,35 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """The outcome of a call: content blocks for the model, and whether it failed.
+
+    Attributes:
+        deferral: Set if the result comes later from outside; describes what the call waits for.
+        failure: Set if there is no result, and the turn ends with this after the step's other calls.
+    """
+
+    content: tuple[ContentBlock, ...]
+    failed: bool = False
+    deferral: JsonObject | None = None
+    failure: EngineFailure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """One complete model response. Unless the ending is ``tools``, its tool_use blocks are dropped.
 
     Attributes:
         usage: Usage of this response alone; further usage is in `Draft.extra_usage`.
+        results: Outcomes by the ids of its calls, if what responds has made all of them already. Each is one that may
+            be made again: they are committed with the step.
     """
 
     content: tuple[ContentBlock, ...]
     ending: Ending
     usage: TokenUsage
     model: str | None = None
+    results: Mapping[str, ToolOutcome] = field(default_factory=dict[str, ToolOutcome])
 
 
 class Draft:
@@ -229,21 +247,6 @@ class Responder(Protocol):
             EngineFailure: There is no complete response; `draft` holds the part that arrived.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """The outcome of a call: content blocks for the model, and whether it failed.
-
-    Attributes:
-        deferral: Set if the result comes later from outside; describes what the call waits for.
-        failure: Set if there is no result, and the turn ends with this after the step's other calls.
-    """
-
-    content: tuple[ContentBlock, ...]
-    failed: bool = False
-    deferral: JsonObject | None = None
-    failure: EngineFailure | None = None
 
 
 class Tools(Protocol):

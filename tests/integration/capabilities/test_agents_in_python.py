@@ -15,9 +15,11 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.steps import StepRecord
 from nova_workers.contracts.user_agents import AgentProgram
 from nova_workers.contracts.waits import Answer
 from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.runs.sql import journal
 from nova_workers.domain.runs.sql.reads import get_run
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import one_tenant
@@ -101,6 +103,14 @@ async def crash(ctx: Context, message: Message) -> str:
 async def broken(ctx: Context, message: Message) -> str:
     await ctx.step("before", record, "before")
     raise KeyError("lost")
+
+@agent
+async def slow(ctx: Context, message: Message) -> str:
+    async def takes_long():
+        await asyncio.sleep(0.5)
+        return record("long")
+    quick = await ctx.step("quick", record, "quick")
+    return f"{quick} {await ctx.step('long', takes_long)} {await ctx.step_once('once', record, 'once')}"
 
 class Kind(BaseModel):
     kind: str
@@ -213,6 +223,24 @@ async def test_steps_are_calls_of_the_journal_and_their_values_those_of_the_func
     ]
     texts = await database.fetch("SELECT content->0->>'text' FROM messages WHERE role = 'assistant' ORDER BY seq")
     assert [row[0] for row in texts] == [None, "Half. ", "go: one two three"]
+
+
+@proves("code.steps")
+async def test_a_short_step_is_committed_once_and_a_long_one_is_shown_as_begun_first(
+    stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    commit = journal.commit_calls
+
+    async def noted(connection: Any, run_id: str, fence: int, step: StepRecord, **given: Any) -> None:
+        begun.append(step.tool_calls[0].params["name"])
+        await commit(connection, run_id, fence, step, **given)
+
+    monkeypatch.setattr(journal, "commit_calls", noted)
+    run = await _run(stage, "slow")
+    assert (run.status, run.text) == ("succeeded", "quick long once"), run.error
+    assert [name for name in begun if name != "quick"] == ["long", "once"]
+    assert _done(folder) == ["quick", "long", "once"]
 
 
 @proves("code.steps")
