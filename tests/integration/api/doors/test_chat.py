@@ -526,7 +526,7 @@ async def test_an_answer_whose_place_cannot_be_noted_is_sent_and_its_chat_import
     async def failing(*_: object) -> None:
         raise Unavailable("The database does not answer.")
 
-    with mock.patch("api.doors.service.note_place", failing):
+    with mock.patch("api.doors.service.places.note_place", failing):
         first = await complete(api, worker, [HELLO])
         body = {"model": "nova", "messages": [HELLO], "stream": True}
         chunks = chunks_of((await answered(api, worker, api.http.post(PATH, json=body), saying("Hi!"))).text)

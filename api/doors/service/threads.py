@@ -1,0 +1,151 @@
+"""Conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nova_workers.contracts.http.thread_states import ThreadStateView
+from nova_workers.contracts.http.wire import RunView, ThreadView
+from nova_workers.domain.runs.sql.reads import list_thread_runs
+from nova_workers.domain.threads.sql.items import (
+    load_turn_contents,
+)
+from nova_workers.domain.threads.sql.lineage import list_turn_places
+from nova_workers.domain.threads.sql.records import (
+    create_thread,
+    fork_thread,
+    get_thread,
+    list_threads,
+    merge_thread_metadata,
+    readdress_thread,
+)
+from nova_workers.domain.threads.sql.states import read_state
+
+from ..items import Item, items_of
+from .request import DoorRequest
+
+
+class ItemPage(NamedTuple):
+    """Items of a conversation, oldest first."""
+
+    items: tuple[Item, ...]
+    below_depth: int | None
+    """Where the page before this one continues; None at the beginning of the conversation."""
+
+
+class Threads(DoorRequest):
+    """What makes, reads and changes conversations."""
+
+    __slots__ = ()
+
+    async def new_thread(self, agent_id: str, metadata: Mapping[str, Any], *, label: str | None = None) -> ThreadView:
+        """Make an empty conversation with an agent.
+
+        Raises:
+            NotFound: No such agent in this tenant.
+            AgentRenamed: It has another id now.
+            Conflict: Another thread has the label.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await create_thread(connection, self.caller.tenant_id, agent_id, label=label, metadata=metadata)
+
+    async def readdress(self, thread_id: str, agent_id: str) -> ThreadView | None:
+        """Make a conversation that has no run yet that of another agent. None if it has one, or there is no such agent.
+
+        For protocols whose clients name the agent with the first message only.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await readdress_thread(connection, self.caller.tenant_id, thread_id, agent_id)
+
+    async def merge_metadata(self, thread_id: str, metadata: Mapping[str, Any]) -> ThreadView:
+        """Set keys of a conversation's metadata; the others stay.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await merge_thread_metadata(connection, self.caller.tenant_id, thread_id, metadata)
+
+    async def fork(self, thread_id: str, *, label: str | None = None) -> ThreadView:
+        """Make a conversation that continues after the last finished turn of this one.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+            Conflict: It has no finished turn, or another thread has the label.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await fork_thread(connection, self.caller.tenant_id, thread_id, label=label)
+
+    async def thread(self, thread_id: str) -> ThreadView:
+        """Return a conversation.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await get_thread(connection, self.caller.tenant_id, thread_id)
+
+    async def threads(self, *, agent_id: str | None, before: str | None, limit: int) -> list[ThreadView]:
+        """Return conversations, newest first, from before the thread `before`: of one agent, or of all."""
+        async with self.state.services.database.connection() as connection:
+            return await list_threads(connection, self.caller.tenant_id, agent_id=agent_id, before=before, limit=limit)
+
+    async def labelled_thread(self, label: str) -> ThreadView | None:
+        """Return the thread with a label: a protocol's own name of a conversation is one."""
+        async with self.state.services.database.connection() as connection:
+            found = await list_threads(connection, self.caller.tenant_id, label=label, limit=1)
+        return found[0] if found else None
+
+    async def runs_of_thread(self, thread_id: str, *, limit: int) -> list[RunView]:
+        """Return the newest runs of a conversation in reverse order of its queue, without the data of images.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            await get_thread(connection, tenant_id, thread_id)
+            rows = await list_thread_runs(connection, tenant_id, thread_id, before_seq=None, limit=limit, media=False)
+        return [run for run, _ in rows]
+
+    async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
+        """Return the items of the newest turns of a conversation, with those that a fork inherited.
+
+        A page has up to `turns` of them; `below_depth` is that of an earlier page.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            await get_thread(connection, tenant_id, thread_id)
+            page = await list_turn_places(connection, tenant_id, thread_id, below_depth=below_depth, limit=turns + 1)
+            shown = page[:turns]
+            contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in shown])
+        items = tuple(item for turn in contents for item in items_of(turn))
+        return ItemPage(items, shown[-1].depth if len(page) > turns else None)
+
+    async def thread_state(self, thread_id: str) -> ThreadStateView:
+        """Return the state document of a thread.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await read_state(connection, self.caller.tenant_id, thread_id)
+
+    async def delete_thread(self, thread_id: str) -> None:
+        """Delete a conversation, and cancel its open runs.
+
+        Raises:
+            NotFound: No such thread in this tenant.
+            Gone: It was deleted before.
+        """
+        await self.state.services.canceller.delete_thread(self.caller.tenant_id, thread_id)
