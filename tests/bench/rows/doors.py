@@ -4,15 +4,15 @@ import asyncio
 import secrets
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.bench.figures import Figure, Result
 from tests.bench.installed import Site
 from tests.bench.stage import Bench, scripted
 
-WITH_DOORS: Final = {"NOVA_DOORS": '["ag-ui", "openai"]'}
-"""The settings of a fleet with the doors that are measured."""
+WITH_DOORS: Final = {"NOVA_DOORS": '["a2a", "ag-ui", "langgraph", "openai"]'}
+"""The settings of a fleet with the doors that are measured: those that stream what a run says."""
 _TOKENS_PER_S = 100.0
 _BOUND = 1.3
 
@@ -23,11 +23,13 @@ class _Stream:
 
     Attributes:
         last: What its last event has.
+        headers: Those that the protocol wants.
     """
 
     path: str
     body: Callable[[str], Any]
     last: bytes
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def _ag_ui_input(text: str) -> Any:
@@ -36,9 +38,24 @@ def _ag_ui_input(text: str) -> Any:
     return {"threadId": secrets.token_hex(8), "runId": "run", "messages": [message]}
 
 
+def _a2a_call(text: str) -> Any:
+    message = {"messageId": secrets.token_hex(8), "role": "ROLE_USER", "parts": [{"text": text}]}
+    return {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
+
+
 _NATIVE: Final = _Stream("/v1/runs/stream", lambda text: {"message": text}, b"event: stream_end")
 _STREAMS: Final[Mapping[str, _Stream]] = {
+    "A2A": _Stream("/a2a/nova", _a2a_call, b"TASK_STATE_COMPLETED", {"A2A-Version": "1.0"}),
     "AG-UI": _Stream("/ag-ui/nova", _ag_ui_input, b'"type":"RUN_FINISHED"'),
+    "LangGraph": _Stream(
+        "/langgraph/runs/stream",
+        lambda text: {
+            "assistant_id": "nova",
+            "input": {"messages": [{"role": "user", "content": text}]},
+            "stream_mode": ["messages-tuple"],
+        },
+        b"event: end",
+    ),
     "OpenAI responses": _Stream(
         "/openai/v1/responses",
         lambda text: {"model": "nova", "input": text, "stream": True},
@@ -96,7 +113,7 @@ async def _follow(site: Site, stream: _Stream, message: str, count: int) -> None
             end.extend(piece)
             del end[: -len(piece) - len(stream.last)]
 
-        answer = await site.client.post(stream.path, stream.body(message), on_piece=see)
+        answer = await site.client.post(stream.path, stream.body(message), headers=stream.headers, on_piece=see)
         assert answer.status == 200, (answer.status, bytes(end))
         assert stream.last in end, bytes(end)
 
