@@ -1,18 +1,16 @@
-"""Programs of others use the fleet by the lines of docs/mcp.md: the SDK's client, Claude Code, and editors."""
+"""Programs of others use the fleet as their users do: the SDK's client by `nova mcp`, and Claude Code by its line."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import re
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import claude_agent_sdk
-import httpx2
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
@@ -22,42 +20,17 @@ from mcp.types import ElicitRequestParams, ElicitResult, TextContent
 
 from nova_workers.base.config import Settings
 from tests.integration.api.conftest import Api
-from tests.integration.api.doors.mcp_requests import MODERN, TASKS, McpRequests, RelayClient, claimed
+from tests.integration.api.doors.mcp_requests import MODERN, TASKS, RelayClient, claimed
 from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves
-from tests.support.data.documents import ROOT, Block, blocks
+from tests.support.data.documents import ROOT, blocks
 from tests.support.harness.trees import call, script
 from tests.support.processes.fleet import Fleet, fleet_env
 from tests.support.servers.model_server import Part, Stream, model_server
 from tests.support.waiting import until
 
-_PAGE = ROOT / "docs" / "mcp.md"
+_PAGE = ROOT / "docs" / "connect.md"
 _CLAUDE = Path(claude_agent_sdk.__file__).parent / "_bundled"
-_VARIABLE = re.compile(r"\$\{(?:env:|input:)?(NOVA_API_KEY|NOVA_API_URL|nova-key)(?::-[^}]*)?\}")
-
-
-def _settings() -> list[tuple[Block, dict[str, Any]]]:
-    """Return what the page has for a client's file, with the server in it."""
-    found: list[tuple[Block, dict[str, Any]]] = []
-    for block in blocks("json", _PAGE):
-        whole = json.loads(block.text)
-        found.append((block, whole.get("mcpServers", whole.get("servers"))["nova"]))
-    return found
-
-
-async def test_the_settings_of_each_client_reach_the_server(api: Api) -> None:
-    of_http = [server for _, server in _settings() if "url" in server]
-    assert len(of_http) == 3
-    for server in of_http:
-        url, key = (_filled_in(text, api) for text in (server["url"], server["headers"]["Authorization"]))
-        assert url == f"{api.url}/mcp"
-        async with httpx2.AsyncClient(base_url=api.url, headers={"Authorization": key}, timeout=60) as http:
-            assert (await McpRequests(http).call("tools/list")).result["tools"]
-
-
-def _filled_in(text: str, api: Api) -> str:
-    given = {"NOVA_API_KEY": api.tenant.key, "nova-key": api.tenant.key, "NOVA_API_URL": api.url}
-    return _VARIABLE.sub(lambda found: given[found[1]], text).replace("http://127.0.0.1:8700", api.url)
 
 
 @proves("doors.mcp-relay")
@@ -73,12 +46,10 @@ async def test_a_call_by_nova_mcp_outlives_the_api_and_asks_its_user(settings: S
         "io.modelcontextprotocol/protocolVersion": MODERN,
         "io.modelcontextprotocol/clientCapabilities": TASKS,
     }
-    (program,) = [server for _, server in _settings() if "command" in server]
-    assert program["command"] == "nova"
     async with AsyncExitStack() as stack, Fleet(fleet_env(settings) | {"NOVA_DOORS": '["mcp"]'}, workers=0) as fleet:
         command = StdioServerParameters(
             command=sys.executable,
-            args=["-m", "nova_workers.cli", *program["args"]],
+            args=["-m", "nova_workers.cli", "mcp"],
             env={"NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": fleet.api_key, "NOVA_HOME": str(tmp_path)},
         )
         errors = stack.enter_context((tmp_path / "mcp.log").open("a"))
@@ -132,7 +103,7 @@ async def test_claude_code_asks_an_agent(api: Api, worker: ManualWorker, tmp_pat
             "MCP_CONNECT_TIMEOUT_MS": "120000",
             "MCP_TIMEOUT": "120000",
         }
-        assert "Added" in await _output(line, environment, tmp_path)
+        assert "Added" in await _output(line.replace("http://127.0.0.1:8700", api.url), environment, tmp_path)
         ask = "claude --print --model claude-sonnet-5 --allowedTools mcp__nova__ask_nova -- 'Ask nova what a fence is.'"
         asking = asyncio.create_task(_output(ask, environment, tmp_path))
         await (await claimed(api, worker)).finish("A number that grows.")
