@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from nova_workers.base.errors import Gone, IllegalTransition, InvalidInput, NotFound
@@ -35,6 +36,27 @@ class Begin(NamedTuple):
     def is_new(self) -> bool:
         """Whether it begins a conversation."""
         return self.thread_id is None and self.after_run_id is None
+
+
+@contextmanager
+def naming_previous(previous_response_id: str | None) -> Generator[None]:
+    """Name a response that a request continues and that is not there as the client does, and say what to do.
+
+    Raises:
+        NotFound: Its run or its conversation is unknown, deleted or purged.
+    """
+    try:
+        yield
+    except (NotFound, Gone) as error:
+        if previous_response_id is None or error.fields.get("kind") not in {"run", "thread"}:
+            raise
+        raise NotFound(
+            f"previous_response_id: the response {previous_response_id!r:.80} is unknown, was deleted, or is no longer "
+            "kept: one with `store: false` is kept for 24 hours. Send the conversation as input.",
+            kind="response",
+            id=previous_response_id[:80],
+            field="previous_response_id",
+        ) from error
 
 
 async def begin_of(door: Door, body: CreateResponse, given: Given) -> Begin:

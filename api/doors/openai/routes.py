@@ -14,7 +14,7 @@ from nova_workers.domain.runs.sql.reads import RunState
 from ...json_body import StrictRoute
 from ..service import AnyDoor, Door, SendingDoor
 from .bodies import CreateResponse, agent_of, refuse_unkept, run_of
-from .continuing import Begin, answered_part, begin_of, known_run, resolved
+from .continuing import Begin, answered_part, begin_of, known_run, naming_previous, resolved
 from .inputs import given_input
 from .responses import ResponseId, input_of, page_of, response_document
 from .writer import ResponseWriter, cursor_at
@@ -53,18 +53,20 @@ async def _begin(door: Door, body: CreateResponse, key: RequestKey | None) -> tu
     if earlier is not None:
         return ResponseId.made(earlier), None
     given = given_input(await resolved(door, body.input))
-    part = await answered_part(door, body, given, key)
-    if part is not None:
-        return part, None
-    given = given.without_results()
-    begin = await begin_of(door, body, given)
+    with naming_previous(body.previous_response_id):
+        part = await answered_part(door, body, given, key)
+        if part is not None:
+            return part, None
+        given = given.without_results()
+        begin = await begin_of(door, body, given)
     if given.history and (known := await known_run(door, body, given)) is not None:
         begin = Begin(after_run_id=known)
     message = run_of(body, given, begin.thread_id, is_new=begin.is_new)
     make_thread = None if begin.after_run_id is None else door.after(begin.after_run_id)
     if given.history and begin.is_new:
         make_thread = await door.with_past(agent_of(body), given.past(), ephemeral=body.store is not True)
-    begun = await door.submit(message, key=key, make_thread=make_thread)
+    with naming_previous(body.previous_response_id):
+        begun = await door.submit(message, key=key, make_thread=make_thread)
     return ResponseId(begun.run_id), begun.state
 
 

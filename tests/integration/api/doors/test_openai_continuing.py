@@ -213,3 +213,19 @@ async def test_an_input_that_names_items_of_too_many_responses_is_refused(api: A
     names = [{"type": "item_reference", "id": f"msg_{at:026d}_in"} for at in range(101)]
     answer = await DOOR.send(api.http, input=[*names, {"role": "user", "content": "Why?"}])
     assert DOOR.refusal_of(answer).is_like(422, "invalid_input")
+
+
+async def test_a_response_that_is_not_kept_is_named_with_what_to_do(api: Api, worker: ManualWorker) -> None:
+    run_id = DOOR.run_of(await DOOR.send(api.http, "hello", store=False))
+    thread_id = await thread_of(api, run_id)
+    await worker.play(thread_id, "Hello.")
+    unknown = "resp_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+    # As the purge of ephemeral threads does after a day.
+    assert (await api.http.delete(f"/v1/threads/{thread_id}")).is_success
+    for previous in (unknown, DOOR.name_of(run_id)):
+        body = {"model": "nova", "input": "And now?", "previous_response_id": previous}
+        refused = await api.http.post(PATH, json=body)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["param"]) == (404, "previous_response_id"), refused.text
+        assert previous in error["message"]
+        assert "Send the conversation" in error["message"]
