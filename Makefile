@@ -3,9 +3,9 @@
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 BIN := .venv/bin
-# Four test workers more than there are cores: tests often wait for processes that they started. More than
-# 8 would wait for the one Postgres that they share.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
+# Two test workers more than there are cores: tests often wait for processes that they started. Two cores are busy with
+# four workers as with six, which take as long and leave each test less of them. More than 8 would wait for Postgres.
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready

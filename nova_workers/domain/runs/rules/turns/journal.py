@@ -243,10 +243,10 @@ class TurnJournal(ForwardingListener):
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Emit and commit the result of a call. Raises `RunLost`."""
         self._events.end_call(call, summary)
-        step = self._steps.get(call.step)
-        if step is None:
-            # It was made with its response, and is committed with it.
+        if call.step == max(self._steps, default=-1) + 1:
+            # It was made before its response, the next one, which is committed with it.
             return
+        step = self._steps[call.step]
         # The response was committed with the results of calls that were refused.
         committed = any(known.id == call.id and known.result is not None for known in step.tool_calls)
         self._steps[call.step] = replace(
