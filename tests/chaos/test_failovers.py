@@ -74,7 +74,7 @@ async def _check_breaks(fleet: Fleet, link: FaultProxy) -> None:
         await until(lambda run=running: _is(fleet, run, "canceled"), timeout_s=within_s)
         await until(lambda run=following: _is(fleet, run, "succeeded"), timeout_s=within_s)
     # The run works on after its first token, which so came live.
-    assert await _first_token_s(fleet) < 60
+    assert await _first_token_s(fleet) < 30
 
 
 async def _check_wait(fleet: Fleet, link: FaultProxy, heartbeats: Path) -> None:

@@ -41,7 +41,7 @@ from tests.support.data.idle_api import idle_api
 from tests.support.servers.asgi import loopback_listener
 
 _SETTINGS = hypothesis_settings(
-    max_examples=6,
+    max_examples=12,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

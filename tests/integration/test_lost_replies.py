@@ -166,7 +166,7 @@ async def test_a_caller_that_stops_waiting_for_a_silent_database_continues_withi
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await ask()
-    assert time.monotonic() - asked_s < 60
+    assert time.monotonic() - asked_s < 30
     wire.heal()
     assert await far.fetchval("SELECT 1") == 1
 

@@ -39,7 +39,7 @@ async def test_with_the_broker_down_a_message_is_accepted(serve: Serve, settings
     began_s = time.monotonic()
     answer = await api.http.post("/v1/runs", json={"message": "hello"})
     assert answer.status_code == 202
-    assert time.monotonic() - began_s < 60
+    assert time.monotonic() - began_s < 30
     shown = (await api.http.get(f"/v1/runs/{answer.json()['id']}")).json()
     assert shown["waiting_for"] == "Redis does not answer: the run starts when it is back"
     groups = (await api.http.get("/v1/fleet/queued")).json()["groups"]

@@ -179,7 +179,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @proves("threads.imported")
-async def test_a_thousand_messages_are_imported_with_as_many_statements_as_four(
+async def test_ten_thousand_messages_are_imported_with_as_many_statements_as_four(
     api: Api, database: Database, sent: list[str]
 ) -> None:
     def turn(number: int) -> list[dict[str, Any]]:
@@ -196,8 +196,8 @@ async def test_a_thousand_messages_are_imported_with_as_many_statements_as_four(
     await _import(api, turn(0))
     of_one_turn = len(sent)
     sent.clear()
-    thread = await _import(api, [message for number in range(250) for message in turn(number)])
+    thread = await _import(api, [message for number in range(2_500) for message in turn(number)])
     of_all = len(sent)
-    assert thread["turn_count"] == 250
-    assert await database.fetchval("SELECT count(*) FROM messages") == 1_004
+    assert thread["turn_count"] == 2_500
+    assert await database.fetchval("SELECT count(*) FROM messages") == 10_004
     assert 3 < of_all <= of_one_turn
