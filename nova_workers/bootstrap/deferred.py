@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -34,6 +35,7 @@ from nova_workers.contracts.user_agents import AgentProgram
 from nova_workers.domain.capabilities.rules.seam import Servable, UserAgentRun
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.engines.commands import ShellSettings
+from nova_workers.engines.tool_schemas import ANTHROPIC, Unrepairable, repaired
 
 Probe = Callable[[float], Awaitable[str | None]]
 """Returns why an engine of one provider cannot be used, None if it can; its argument is the longest wait in seconds."""
@@ -150,6 +152,12 @@ class DeferredToolServer:
             ConfigurationError: See `Deferred.get`.
         """
         await self._deferred.get()
+
+    @staticmethod
+    def describe(schema: JsonObject) -> None:
+        """Bring a tool's schema into the form that models get, which the first turn with it would do otherwise."""
+        with suppress(Unrepairable):
+            repaired(schema, ANTHROPIC)
 
     async def close(self) -> None:
         """End the processes of tools of users."""

@@ -71,6 +71,8 @@ class Warming:
 
     async def _describe_tools(self, in_use: PartsInUse) -> None:
         for given in self._services.capabilities.tool_inputs(in_use.capabilities):
-            input_schema(given)
             # A schema takes 3 ms, and is built here, since two threads must not build the same one.
+            schema = input_schema(given)
+            await asyncio.sleep(0)
+            self._services.tools.describe(schema)
             await asyncio.sleep(0)

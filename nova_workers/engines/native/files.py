@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from nova_workers.base.confined import Confinement
 from nova_workers.base.errors import ToolFailure
@@ -90,6 +90,12 @@ class EditInput(FileInput):
     replace_all: bool | None = None
 
 
+_DEFINITIONS: Final = {
+    name: ToolDefinition(name, _DESCRIPTIONS[name], plain_schema(arguments), idempotent=name == "Read")
+    for name, arguments in (("Read", ReadInput), ("Write", WriteInput), ("Edit", EditInput))
+}
+
+
 class Files:
     """The file tools of one turn."""
 
@@ -129,8 +135,7 @@ class Files:
             async with self._writing:
                 return await in_thread(self._threads, perform, call_input)
 
-        schema = plain_schema(arguments)
-        return NativeTool(ToolDefinition(name, _DESCRIPTIONS[name], schema, idempotent=reads_only), run)
+        return NativeTool(_DEFINITIONS[name], run)
 
     def _resolve(self, path: str, *, reads_only: bool) -> Path:
         target = self._confinement.resolve(path)

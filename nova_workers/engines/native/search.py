@@ -44,6 +44,12 @@ class _SearchInput(ToolInput):
     ] = None
 
 
+_DEFINITIONS: Final = {
+    name: ToolDefinition(name, description, plain_schema(_SearchInput), idempotent=True, read_only=True)
+    for name, description in _DESCRIPTIONS.items()
+}
+
+
 class Search:
     """The search tools of one turn."""
 
@@ -75,10 +81,7 @@ class Search:
         async def run(given: JsonObject) -> ToolOutcome:
             return await self._run(name, _SearchInput.read(name, given))
 
-        definition = ToolDefinition(
-            name, _DESCRIPTIONS[name], plain_schema(_SearchInput), idempotent=True, read_only=True
-        )
-        return NativeTool(definition, run)
+        return NativeTool(_DEFINITIONS[name], run)
 
     async def _run(self, name: str, asked: _SearchInput) -> ToolOutcome:
         async with self._running:

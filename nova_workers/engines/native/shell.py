@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -26,6 +26,9 @@ class _BashInput(ToolInput):
     timeout_ms: Annotated[int | None, Field(gt=0, description="Most time that it may take, in milliseconds.")] = None
 
 
+_DEFINITION: Final = ToolDefinition(SHELL_TOOL, _DESCRIPTION, plain_schema(_BashInput), idempotent=False)
+
+
 class Shell:
     """The native tool: runs the commands of one turn."""
 
@@ -47,9 +50,7 @@ class Shell:
 
     def tool(self) -> NativeTool:
         """Return the tool."""
-        return NativeTool(
-            ToolDefinition(SHELL_TOOL, _DESCRIPTION, plain_schema(_BashInput), idempotent=False), self._run
-        )
+        return NativeTool(_DEFINITION, self._run)
 
     async def _run(self, given: JsonObject) -> ToolOutcome:
         asked = _BashInput.read(SHELL_TOOL, given)

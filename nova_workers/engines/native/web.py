@@ -1,6 +1,6 @@
 """WebFetch. Fetching, and the rules for addresses, are behind the port `WebFetcher`."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -21,6 +21,9 @@ class _FetchInput(ToolInput):
     url: Annotated[str, Field(min_length=1, max_length=8_000, description="An http or https address.")]
 
 
+_DEFINITION: Final = ToolDefinition(_NAME, _DESCRIPTION, plain_schema(_FetchInput), idempotent=True)
+
+
 def fetch_tool(fetcher: WebFetcher) -> NativeTool:
     """Return the tool."""
 
@@ -30,5 +33,4 @@ def fetch_tool(fetcher: WebFetcher) -> NativeTool:
         tail = "\n\n[the page is longer; this is its beginning]" if page.truncated else ""
         return text_outcome(f"{head}\n\n{page.text}{tail}", failed=page.status >= 400)
 
-    definition = ToolDefinition(_NAME, _DESCRIPTION, plain_schema(_FetchInput), idempotent=True)
-    return NativeTool(definition, run)
+    return NativeTool(_DEFINITION, run)

@@ -56,17 +56,22 @@ def repaired(schema: Any, limits: ToolLimits) -> RepairedSchema:
     Raises:
         Unrepairable: There is no such form.
     """
-    storable = storable_json(schema)
-    text = orjson.dumps(storable)
+    try:
+        text = orjson.dumps(schema)
+    except orjson.JSONEncodeError:
+        # It has characters, numbers or levels that JSON in UTF-8 has not.
+        text = orjson.dumps(storable_json(schema))
     if len(text) > _MAX_REMEMBERED_BYTES:
-        return _repaired(storable, limits)
+        return _repaired_text(text, limits)
     return _remembered(text, limits)
 
 
-@lru_cache(maxsize=1_024)
-def _remembered(text: bytes, limits: ToolLimits) -> RepairedSchema:
-    """Repair a schema once: every turn lists the same tools again, and this costs twenty times the look-up."""
-    return _repaired(orjson.loads(text), limits)
+def _repaired_text(text: bytes, limits: ToolLimits) -> RepairedSchema:
+    return _repaired(storable_json(orjson.loads(text)), limits)
+
+
+_remembered = lru_cache(maxsize=1_024)(_repaired_text)
+"""Repairs a schema once: every turn lists the same tools again, and a repair costs a hundred times the look-up."""
 
 
 def _repaired(schema: Any, limits: ToolLimits) -> RepairedSchema:

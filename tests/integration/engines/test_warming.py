@@ -31,6 +31,7 @@ from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER
 from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
 from nova_workers.engines.openai import rehearsal as openai_rehearsal
+from nova_workers.engines.tool_schemas import RepairedSchema, ToolLimits
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.sessions import TENANT_ROLE
 from nova_workers.ledger.visibility import all_tenants, one_tenant
@@ -68,8 +69,17 @@ async def test_without_agents_that_name_one_the_default_engine_is_loaded(setting
     await worker.aclose()
 
 
-async def test_engines_and_tools_that_agents_have_are_loaded_and_no_others(settings: Settings) -> None:
+async def test_engines_and_tools_that_agents_have_are_loaded_and_no_others(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     input_schema.cache_clear()
+    repairs: set[bytes] = set()
+
+    def repair(text: bytes, _: ToolLimits) -> RepairedSchema:
+        repairs.add(text)
+        return RepairedSchema({})
+
+    monkeypatch.setattr("nova_workers.engines.tool_schemas.repair._remembered", repair)
     with capture_logs() as logs:
         worker = await _warm(
             settings.model_copy(update={"default_engine": "scripted"}),
@@ -83,7 +93,7 @@ async def test_engines_and_tools_that_agents_have_are_loaded_and_no_others(setti
     described = input_schema.cache_info().currsize
     assert described > 0
     for given in worker.capabilities.tool_inputs({"notes"}):
-        input_schema(given)
+        assert orjson.dumps(input_schema(given)) in repairs, "The first turn repairs no schema."
     assert input_schema.cache_info().currsize == described, "The first turn describes no tool anew."
     await worker.aclose()
 
