@@ -193,13 +193,3 @@ async def test_pages_have_contrast_in_dark_colours(page: Page, nova: Site, *, al
         # The themes differ in their colours only.
         faults += await _faults(page, runOnly=["color-contrast"])
     assert not faults, "\n".join(faults)
-
-
-@pytest.mark.parametrize("width", [360, pytest.param(1024, marks=pytest.mark.long), 1600])
-async def test_no_page_is_wider_than_its_window(width: int, page: Page, nova: Site) -> None:
-    # What fits a phone has room to spare on a desk.
-    paths = await _menu(page) if width < 1600 else _EXAMPLES
-    await page.set_viewport_size({"width": width, "height": 800})
-    for path in sorted(paths):
-        await page.goto(f"{nova.url}{path}")
-        assert await page.evaluate("document.documentElement.scrollWidth") <= width, path

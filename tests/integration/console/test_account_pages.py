@@ -27,7 +27,7 @@ async def test_a_keys_secret_is_shown_once_and_the_key_is_revoked(
     assert secret not in page
     async with console.signed_in(secret) as limited:
         assert (await limited.get("/keys")).status_code == 403
-    key_id = page.partition(">ci</td>")[2].partition('action="/keys/')[2].partition("/")[0]
+    key_id = page.partition(">ci<")[2].partition('action="/keys/')[2].partition("/")[0]
     await browser.post(f"/keys/{key_id}/revoke")
     assert "revoked" in (await browser.get("/keys")).text
     refused = await browser.post("/keys", data={"name": "", "scopes": ["runs"]})
