@@ -227,6 +227,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "tasks.section": "The prompt of a run on a task's thread contains the task.",
     "tasks.tree": "Under any order of changes the tree of tasks, its steps and its history are consistent.",
     # projects
+    "projects.built": "`nova build` makes the same wheel of the same project, and none of one with a mistake.",
+    "projects.packages": "Packages of a project are installed by its lock, in a place of their own.",
     "projects.applied": "A project is applied as planned, whole or not at all; applied again it changes nothing.",
     "projects.drift": "What the fleet changed since a project was applied is shown, and refused, kept or overwritten.",
     "projects.pruned": "Only what belongs to a project is deleted with it, and only on request.",

@@ -13,6 +13,7 @@ from types import FrameType, ModuleType
 from typing import Any, Final, Protocol, TypeVar
 
 from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.project_files import PACKAGES
 from nova_workers.contracts.content import JsonObject
 from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
@@ -124,7 +125,8 @@ def raised_at(error: BaseException) -> str | None:
 
 def is_users(file: str) -> bool:
     """Return whether a file is code of users: not the standard library's, a package's or ours."""
-    return not (file.startswith(("<frozen ", _OURS)) or any(file.startswith(f"{root}/") for root in _LIBRARIES))
+    is_ours = file.startswith(("<frozen ", _OURS)) or any(file.startswith(f"{root}/") for root in _LIBRARIES)
+    return not is_ours and f"/{PACKAGES}/" not in file
 
 
 def _modules_of(folder: Path) -> tuple[str, ...]:
@@ -134,7 +136,9 @@ def _modules_of(folder: Path) -> tuple[str, ...]:
             f"{folder}: there is no directory 'tools' in it, nor one 'code'; expected modules in tools/*.py or "
             "code/*.py."
         )
-    sys.path.insert(0, str(folder.resolve()))
+    root = folder.resolve()
+    # Its own packages come before those that are installed here; what serves the code is imported already.
+    sys.path[:0] = [str(root), str(root / PACKAGES)] if (root / PACKAGES).is_dir() else [str(root)]
     # Python has a module 'code' of its own, which would be found first.
     package = ModuleType(_CODE)
     package.__path__ = [str(code.resolve())]

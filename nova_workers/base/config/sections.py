@@ -3,7 +3,8 @@
 import binascii
 import re
 from base64 import b64decode
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Literal, Self, cast
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,7 @@ from nova_workers.base.config.forms import (
     Seconds,
     SecondsOrNone,
 )
+from nova_workers.base.project_files import name_in
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import QUEUES, RUN_QUEUES, Queue
 
@@ -312,21 +314,44 @@ class RetentionSettings(Section):
 
 
 class ToolProject(Section):
-    """A directory with tools and agents in Python, of one tenant."""
+    """Tools and agents in Python of one tenant: a wheel, or a directory."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)]
-    """The capability is ``project:NAME``."""
-    folder: Folder
-    """Its modules are ``tools/*.py`` and ``code/*.py``. Outside NOVA_HOME."""
+    """The capability is ``project:NAME``. A wheel has it in the name of its file."""
+    wheel: Path | None = None
+    """A wheel that `nova build` made."""
+    folder: Folder | None = None
+    """Its modules are ``tools/*.py`` and ``code/*.py``."""
     tenant: Annotated[str, Field(min_length=1, max_length=64)] = "ten_default"
     """The id of the tenant whose agents may be granted it. `*` is each tenant of the fleet, as in tests."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_named_by_its_wheel(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        values = cast("dict[str, object]", given)
+        wheel = values.get("wheel")
+        if (wheel is None) == (values.get("folder") is None):
+            raise ValueError("give `wheel`, which `nova build` made, or `folder`, one of the two")
+        if wheel is None:
+            return values
+        name = name_in(Path(str(wheel)).name)
+        if name is None or values.get("name", name) != name:
+            raise ValueError(
+                f"wheel is {str(wheel)!r}; expected the file of a project as `nova build` names it, such as "
+                "'shop-0.1.0-py3-none-any.whl'"
+            )
+        return {**values, "name": name}
 
 
 class ToolSettings(Section):
     """The tools of agents: files, search, web and shell by an agent's trust, and those of projects and servers."""
 
     projects: tuple[ToolProject, ...] = ()
-    """Directories with tools and agents in Python. The same on API and workers, which read them when they start."""
+    """Tools and agents in Python, which API and workers read when they start. A name is one project's in a fleet."""
+    project_root: Folder | None = None
+    """Where wheels of projects are unpacked; `<home>/projects` when unset."""
 
     workspace_root: Folder | None = None
     """Agent directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need a shared

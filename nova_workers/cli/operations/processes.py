@@ -5,16 +5,19 @@ codes and logs are those of the real process.
 """
 
 import errno
+import json
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nova_workers.base.config import Settings, load_settings, unknown_variables
 from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.project_files import name_in
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.target import find_servers, find_target, read_state
 from nova_workers.devstack.commands import (
@@ -29,17 +32,29 @@ from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, FLOWER_USER, flower
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+ProjectOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--project",
+        metavar="WHEEL",
+        help="A project that `nova build` made, of the tenant ten_default, beside those of NOVA_TOOLS__PROJECTS. "
+        "Repeatable.",
+    ),
+]
+
 
 @app.command("up")
 def up(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the API.")] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.")] = None,
+    projects: ProjectOption = None,
 ) -> None:
     """Start the whole fleet on this machine.
 
     Postgres, Valkey, migrations, API, worker, beat, web console and Flower, with data under NOVA_HOME.
     NOVA_DATABASE_URL and NOVA_REDIS_URL replace the embedded servers. Ctrl-C stops all of it.
     """
+    _add_projects(projects)
     _read_settings()
     arguments = [sys.executable, "-m", "nova_workers.devstack"]
     if port is not None:
@@ -53,8 +68,10 @@ def up(
 def api(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on.")] = None,
+    projects: ProjectOption = None,
 ) -> None:
     """Run one API process."""
+    _add_projects(projects)
     settings = _read_settings()
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = {**_servers(settings), "NOVA_API__HOST": host}
@@ -70,8 +87,10 @@ def worker(
     name: Annotated[
         str | None, typer.Option("--name", "-n", help="Celery's name for it, to which a part of its own is added.")
     ] = None,
+    projects: ProjectOption = None,
 ) -> None:
     """Run one worker process."""
+    _add_projects(projects)
     if pool:
         os.environ["NOVA_WORKER__POOL"] = pool
     settings = _read_settings()
@@ -138,6 +157,17 @@ def flower(
             f"nova: Flower's user is {FLOWER_USER!r}, its password is in {settings.home / FLOWER_PASSWORD_FILE}\n"
         )
     become_part("flower", flower_command(host=host, port=port), environment, settings)
+
+
+def _add_projects(wheels: Sequence[Path] | None) -> None:
+    """Add wheels to the projects of the settings; one takes the place of a project with its name."""
+    if not wheels:
+        return
+    given = [{"wheel": str(wheel.resolve())} for wheel in wheels]
+    names = {name_in(wheel.name) for wheel in wheels}
+    known = [each.model_dump(mode="json", exclude_none=True) for each in load_settings().tools.projects]
+    kept = [each for each in known if each["name"] not in names]
+    os.environ["NOVA_TOOLS__PROJECTS"] = json.dumps([*kept, *given])
 
 
 def _read_settings() -> Settings:

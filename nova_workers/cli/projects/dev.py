@@ -93,7 +93,7 @@ class _Dev:
     def _environment(self) -> dict[str, str]:
         if not any((self._root / name).is_dir() for name in _CODE):
             return dict(os.environ)
-        projects = [project.model_dump(mode="json") for project in load_settings().tools.projects]
+        projects = [project.model_dump(mode="json", exclude_none=True) for project in load_settings().tools.projects]
         own = {"name": read_project(self._root).name, "folder": str(self._root)}
         projects = [each for each in projects if each["name"] != own["name"]]
         return {**os.environ, "NOVA_TOOLS__PROJECTS": json.dumps([*projects, own])}

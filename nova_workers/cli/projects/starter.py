@@ -138,6 +138,7 @@ Agents, skills and triggers of a fleet of Nova Workers, with tools and agents in
 _GITIGNORE = """\
 .venv/
 __pycache__/
+dist/
 """
 
 

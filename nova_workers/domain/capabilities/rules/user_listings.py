@@ -12,7 +12,9 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -20,7 +22,11 @@ from typing import Final
 import structlog
 from pydantic import ValidationError
 
-from nova_workers.base.config import ToolSettings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ToolProject
+from nova_workers.base.errors import ConfigurationError, InvalidInput
+from nova_workers.base.project_files import digest_of_code, is_code, is_hidden
+from nova_workers.base.project_folders import unpack_project
 from nova_workers.base.release import release
 from nova_workers.contracts.tool_programs import ToolSource
 from nova_workers.contracts.user_tools import ToolListing
@@ -38,18 +44,57 @@ _START_S: Final = 20.0
 _KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
-def installed_sources(settings: ToolSettings) -> Iterator[tuple[ToolSource, str | None]]:
-    """Yield all sources, each with its version; None is one whose files may change without notice."""
-    for project in settings.projects:
-        folder = f"{str(project.folder).rstrip('/')}/"
-        tenant = None if project.tenant == _EACH_TENANT else project.tenant
-        yield ToolSource(f"project:{project.name}", folder, tenant), _digest_of(Path(folder))
+@dataclass(frozen=True, slots=True)
+class InstalledSource:
+    """Code of users that is installed here.
+
+    Attributes:
+        source: Where it is.
+        digest: Of its files; None if they may change without notice.
+        release: The version that its author gave it; empty without one.
+        problem: Why it cannot be used.
+    """
+
+    source: ToolSource
+    digest: str | None
+    release: str = ""
+    problem: str | None = None
+
+
+def installed_sources(settings: Settings) -> Iterator[InstalledSource]:
+    """Yield all sources. Blocks: unpacks wheels that are not unpacked yet, with their packages."""
+    root = settings.tools.project_root or settings.home / "projects"
+    for project in settings.tools.projects:
+        yield _project(project, root)
     found = {(entry.name, entry.module): entry for group in _GROUPS for entry in metadata.entry_points(group=group)}
     for _, entry in sorted(found.items()):
         if not _MODULE_NAME.fullmatch(entry.name):
             _log.warning("tools_not_installed", name=entry.name, cause="its name has other characters than a-z 0-9 _ -")
             continue
-        yield ToolSource(entry.name, entry.module), _version_of(entry)
+        version = "" if entry.dist is None else entry.dist.version
+        yield InstalledSource(ToolSource(entry.name, entry.module), _version_of(entry), version)
+
+
+def _project(project: ToolProject, root: Path) -> InstalledSource:
+    name, folder, problem = f"project:{project.name}", project.folder, None
+    if project.wheel is not None:
+        try:
+            folder = unpack_project(project.wheel, root)
+        except (InvalidInput, ConfigurationError) as error:
+            problem = error.message
+    target = f"{str(folder or project.wheel).rstrip('/')}/"
+    source = ToolSource(name, target, None if project.tenant == _EACH_TENANT else project.tenant)
+    if problem is not None:
+        return InstalledSource(source, None, problem=problem)
+    return InstalledSource(source, _digest_of(Path(target)), _release_of(Path(target)))
+
+
+def _release_of(folder: Path) -> str:
+    try:
+        document = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return ""
+    return str(document.get("project", {}).get("version", ""))
 
 
 def read_listing(source: ToolSource, version: str | None, cache: Path) -> ToolListing:
@@ -122,22 +167,19 @@ def _keep(file: Path, listing: ToolListing) -> None:
 
 
 def _digest_of(folder: Path) -> str:
-    """Return a digest of all modules in a directory."""
-    digest = hashlib.sha256()
-    for path in sorted(_modules_in(folder)):
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            content = str(error.strerror).encode()
-        digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(content).digest())
-    return digest.hexdigest()
-
-
-def _modules_in(folder: Path) -> Iterator[Path]:
+    """Return a digest of all modules in a directory, and of its lock."""
+    modules: dict[str, bytes] = {}
     for place, folders, names in os.walk(folder):
         # Such as .venv, which has thousands of modules.
-        folders[:] = [name for name in folders if name[0] not in "._"]
-        yield from (Path(place, name) for name in names if name.endswith(".py"))
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        for name in names:
+            path = Path(place, name)
+            if is_code(relative := path.relative_to(folder).as_posix()):
+                try:
+                    modules[relative] = path.read_bytes()
+                except OSError as error:
+                    modules[relative] = str(error.strerror).encode()
+    return digest_of_code(modules)
 
 
 def _version_of(entry: metadata.EntryPoint) -> str | None:
@@ -146,4 +188,5 @@ def _version_of(entry: metadata.EntryPoint) -> str | None:
         return None
     direct = json.loads(package.read_text("direct_url.json") or "{}")
     is_editable = bool(direct.get("dir_info", {}).get("editable"))
-    return None if is_editable else f"{package.name} {package.version} {package.read_text('RECORD') or ''}"
+    record = f"{package.name} {package.version} {package.read_text('RECORD') or ''}"
+    return None if is_editable else hashlib.sha256(record.encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
@@ -28,7 +27,7 @@ from nova_workers.domain.capabilities.rules.seam import (
     ToolReply,
     UserServer,
 )
-from nova_workers.domain.capabilities.rules.user_listings import installed_sources, read_listing
+from nova_workers.domain.capabilities.rules.user_listings import InstalledSource, installed_sources, read_listing
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Connection
@@ -60,13 +59,14 @@ class _UserCapability:
     config: type[BaseModel] = _Config
     injected = None
 
-    def __init__(self, source: ToolSource, version: str | None, listing: ToolListing, secrets: Secrets) -> None:
+    def __init__(self, installed: InstalledSource, listing: ToolListing, secrets: Secrets) -> None:
+        source = installed.source
         self.name = source.name
         self.description = _describe(source, listing)
         self.tools: tuple[ToolDeclaration[Any], ...] = tuple(map(_declare, listing.tools))
         self.tenant_id = source.tenant_id
         self._source = source
-        self._version = "" if version is None else hashlib.sha256(version.encode()).hexdigest()[:_VERSION_CHARS]
+        self._version = (installed.digest or "")[:_VERSION_CHARS]
         self._listing = listing
         self._secrets = secrets
 
@@ -124,11 +124,16 @@ def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterat
         registry: Has all capabilities of the fleet, whose names these cannot have.
     """
     secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.texts()))
-    for source, version in installed_sources(parts.settings.tools):
+    for installed in installed_sources(parts.settings):
+        source = installed.source
         if registry.config_type(source.name) is not None:
             _log.error("tools_not_installed", name=source.name, cause="another capability has this name")
             continue
-        listing = read_listing(source, version, parts.settings.home / "tools")
+        listing = (
+            ToolListing(problem=installed.problem)
+            if installed.problem is not None
+            else read_listing(source, installed.digest, parts.settings.home / "tools")
+        )
         problem = listing.problem or next(
             (
                 f"{tool.place}: the name {tool.name!r} is that of another tool of this fleet; expected one of its own."
@@ -140,7 +145,7 @@ def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterat
         if problem is not None:
             _log.error("tools_cannot_be_used", name=source.name, cause=problem)
             listing = ToolListing(problem=problem)
-        yield _UserCapability(source, version, listing, secrets)
+        yield _UserCapability(installed, listing, secrets)
 
 
 def _describe(source: ToolSource, listing: ToolListing) -> str:
