@@ -343,6 +343,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "tools.listed-once": "Tools in Python are listed without a process of theirs, until their files change.",
     "tools.child": "Tools in Python run in a process of their tenant and project, without a key of the fleet.",
     "tools.approval": "A tool that declares it waits for a person, unless a rule of the agent decides.",
+    "tools.question": "A tool in Python may ask a person; any worker calls it again with the answer, and its key.",
     "tools.crash": "A call whose process ends is interrupted; an idempotent one is made again with its key.",
     "tools.refused": "Code of tools that cannot be used is refused with file and line, where it is granted.",
     "code.steps": "What an agent in Python does are the steps of its run's journal, committed before it goes on.",

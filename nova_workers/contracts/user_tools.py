@@ -8,8 +8,21 @@ from pydantic import BaseModel, ConfigDict
 
 CALL_CONTEXT: Final = "nova/context"
 """Key in a request's ``_meta`` with the `CallContext`."""
+QUESTION: Final = "nova/question"
+"""Key in a result's ``_meta``: the tool asks a person, and is to be called again with the answer. The value has the
+fields of a question (`nova_workers.contracts.waits.AskUser`)."""
 RETIRES: Final = "nova/retires"
 """Key in a result's ``_meta``: the process should get no further call, such as because a call in it cannot be ended."""
+
+
+class GivenAnswer(BaseModel):
+    """What a person answered to a question of a tool."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    question: str
+    text: str | None = None
+    """None if no answer was given in time."""
 
 
 class CallContext(BaseModel):
@@ -24,6 +37,8 @@ class CallContext(BaseModel):
     idempotency_key: str | None = None
     secrets: dict[str, str] = {}
     """The values that the grant names."""
+    answers: tuple[GivenAnswer, ...] = ()
+    """To the questions that the call has asked, in their order: then it is made again."""
 
 
 class ListedTool(BaseModel):

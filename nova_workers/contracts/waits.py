@@ -106,6 +106,8 @@ class AskUser(_Value):
     """The answer if none is given in time."""
     escalate_to: AgentId | None = None
     """The agent that is asked if no answer is given in time."""
+    repeats_call: StrictBool = False
+    """The answer is for the tool, which is called again with it: it is not the call's result."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "AskUser":

@@ -6,12 +6,29 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from nova_workers.base.errors import ToolFailure
+from nova_workers.contracts.user_tools import GivenAnswer
 
 _log = logging.getLogger("tools")
+
+
+class NotAnswered(ToolFailure):
+    """A person did not answer a question in time."""
+
+
+class Asked(BaseException):
+    """A tool asks a person: its call ends here, and is made again with the answer.
+
+    Not an `Exception`, so that what a tool does about errors does not catch it.
+    """
+
+    def __init__(self, question: Mapping[str, Any]) -> None:
+        """Take the fields of the question (`nova_workers.contracts.waits.AskUser`)."""
+        super().__init__(str(question["question"]))
+        self.question = question
 
 
 class ToolContext:
@@ -39,6 +56,7 @@ class ToolContext:
         idempotency_key: str | None = None,
         timeout_s: float = 60.0,
         secrets: Mapping[str, str] | None = None,
+        answers: Sequence[str | GivenAnswer] = (),
         report: Callable[[float, float | None, str | None], None] | None = None,
         tool: str = "",
     ) -> None:
@@ -52,6 +70,7 @@ class ToolContext:
             idempotency_key: Of the call; None makes one.
             timeout_s: The time limit of the call, from now.
             secrets: Values by name.
+            answers: To what the tool asks, in this order.
             report: Takes progress; None drops it.
             tool: The tool's name, for the log.
         """
@@ -63,6 +82,9 @@ class ToolContext:
         self.log = _CallLog(_log, {"tool": tool, "run_id": run_id})
         self._ends_at_s = time.monotonic() + timeout_s
         self._secrets = dict(secrets or {})
+        self._answers = tuple(answers)
+        self._asked = 0
+        self._asking = threading.Lock()
         self._report = report
         self._aborted = threading.Event()
 
@@ -89,6 +111,49 @@ class ToolContext:
                 f'Add it to the configuration of the grant: "secrets": ["{name}"].'
             )
         return self._secrets[name]
+
+    def ask_user(
+        self,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        only_options: bool = False,
+        expires_in_s: float | None = None,
+        default: str | None = None,
+    ) -> str:
+        """Return a person's answer. It may take days, and costs nothing meanwhile.
+
+        The call ends here, and its run waits. Once there is an answer, the tool is called again from its beginning,
+        with the same input and `idempotency_key`, and this returns the answer. So what must not happen twice belongs
+        after the last question, or is done with that key; and a tool asks the same questions in the same order.
+
+        Args:
+            question: The question, in at most 10,000 characters.
+            options: Choices that are offered, at most 20.
+            only_options: Refuse an answer that is none of them.
+            expires_in_s: How long to wait; None waits for ever.
+            default: The answer if none is given in that time.
+
+        Raises:
+            NotAnswered: None was given in that time, and there is no default.
+            ToolFailure: The tool asked something else before.
+        """
+        with self._asking:
+            at, self._asked = self._asked, self._asked + 1
+        if at >= len(self._answers):
+            asked: dict[str, Any] = {"question": question, "options": list(options), "only_options": only_options}
+            raise Asked({**asked, "expires_in_s": expires_in_s, "default": default})
+        given = self._answers[at]
+        if isinstance(given, str):
+            return given
+        if given.question != question.strip():
+            raise ToolFailure(
+                f"Question {at + 1} of this call is {question!r}, and was {given.question!r} before. A tool that asks "
+                "a person is called again with the answer, and must then ask the same."
+            )
+        if given.text is None:
+            raise NotAnswered(f"There was no answer in time to: {question}")
+        return given.text
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Show people how far the call is. Returns at once; of many reports a second some are left out."""

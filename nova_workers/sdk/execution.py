@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from nova_workers.base.errors import NovaError, ToolFailure
 from nova_workers.contracts.content import JsonObject
-from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.loading import UserTool, is_users, place_of_thread, raised_at, user_place
 
 _MAX_CALLS: Final = 64
@@ -46,6 +46,7 @@ class Execution:
 
         Raises:
             ToolFailure: It failed; the message has the place in the code of users.
+            Asked: It asks a person.
         """
         limit = tool.options.concurrency
         own = self._limits.setdefault(tool.name, asyncio.Semaphore(limit)) if limit is not None else None
@@ -78,7 +79,7 @@ class Execution:
             context.abort()
             started.cancel()
             raise
-        except ToolFailure:
+        except (ToolFailure, Asked):
             raise
         except BaseException as error:
             # The head of a call: a function may raise anything, and the process goes on.
@@ -135,7 +136,7 @@ class _InThread:
             result = function(**arguments)
         except BaseException as error:
             # Passed to the caller, whatever it is.
-            self.future.set_exception(error if isinstance(error, Exception) else _ended(error))
+            self.future.set_exception(error if isinstance(error, Exception | Asked) else _ended(error))
         else:
             self.future.set_result(result)
 

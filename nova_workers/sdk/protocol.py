@@ -28,8 +28,8 @@ from pydantic_core import PydanticSerializationError, to_json
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.release import release
 from nova_workers.contracts.user_agents import AGENT_CALL, AgentRequest, as_json
-from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, CallContext
-from nova_workers.sdk.context import ToolContext
+from nova_workers.contracts.user_tools import CALL_CONTEXT, QUESTION, RETIRES, CallContext
+from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.execution import Execution
 from nova_workers.sdk.loading import UserCode, UserTool
 from nova_workers.sdk.sessions import Sessions
@@ -120,12 +120,16 @@ async def _call(
     meta: dict[str, Any] = dict(params.meta or {})
     about = CallContext.model_validate(meta.get(CALL_CONTEXT) or {})
     context = ToolContext(
-        **about.model_dump(), timeout_s=tool.options.timeout_s, report=_Reports(request).report, tool=tool.name
+        **dict(about), timeout_s=tool.options.timeout_s, report=_Reports(request).report, tool=tool.name
     )
     try:
         return _result(tool, await execution.call(tool, params.arguments or {}, context))
     except ToolFailure as error:
         return _error(error.message)
+    except Asked as asked:
+        if not about.run_id:
+            return _error(f"{tool.name} asks a person, for whom only a run of a fleet can wait: {asked}")
+        return CallToolResult(content=[], _meta={QUESTION: dict(asked.question)})
 
 
 async def _answer(

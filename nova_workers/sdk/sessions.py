@@ -27,7 +27,7 @@ from nova_workers.contracts.user_agents import (
 )
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
-from nova_workers.sdk.context import ToolContext
+from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Wanted
 from nova_workers.sdk.execution import Execution
 from nova_workers.sdk.loading import raised_at
@@ -99,12 +99,16 @@ class Sessions:
         function = session.function(at)
         if function is None:
             return AgentReply(known=False)
-        context = ToolContext(**about.model_dump(), timeout_s=function.options.timeout_s, tool=function.name)
+        context = ToolContext(**dict(about), timeout_s=function.options.timeout_s, tool=function.name)
         try:
             value = await self._execution.call(function, {}, context)
             return AgentReply(text=_json(function.name, value))
         except ToolFailure as error:
             return AgentReply(text=error.message, failed=True)
+        except Asked:
+            return AgentReply(
+                text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True
+            )
 
 
 class _Session:

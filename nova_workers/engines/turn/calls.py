@@ -220,7 +220,8 @@ class CallRunner:
 
     def _begin(self, step: OpenStep, at: int, call: ToolCall) -> ToolCall:
         started = self._started(call)
-        begun = replace(call, status="running", started_at=datetime.now(UTC) if started is None else started.at)
+        started_at = call.started_at or (datetime.now(UTC) if started is None else started.at)
+        begun = replace(call, status="running", started_at=started_at)
         step.calls[at] = begun
         self._listener.on_tool_use(begun, tool_use_summary(begun.tool_name, begun.params))
         self._listener.on_event(EngineEvent("tool_use", {"name": begun.tool_name, "input": begun.params}))

@@ -24,7 +24,8 @@ class OpenStep:
         tool_usage: Model usage besides its response, mainly by its tools.
         follow_up: Messages to the model after its response.
         deferred: Calls whose result comes from outside.
-        approved: Ids of calls that were deferred for approval and may begin now.
+        approved: Ids of calls that were deferred for approval and may begin now, or that asked a person and are made
+            again with the answer; these have a time at which they began.
         unasked: Ids of calls in the journal that wait for approval although the turn did not stop for it.
         refused: Positions of calls that are not executed: their input is unusable, or the caller does not allow them.
     """
@@ -164,7 +165,8 @@ def _without_result(call: ToolCall, unpermitted: Collection[str]) -> ToolCall:
         case "deferred":
             return interrupted(call, NOT_PERMITTED_YET if call.id in unpermitted else NOT_ANSWERED)
         case _:
-            return interrupted(call, NOT_BEGUN)
+            # One that asked a person began before, and was to be made again.
+            return interrupted(call, NOT_BEGUN if call.started_at is None else INTERRUPTED)
 
 
 def interrupted(call: ToolCall, reason: str) -> ToolCall:

@@ -67,8 +67,12 @@ class Stage:
         worker = self.harness.worker(keeper=True)
         await self.harness.settle(worker)
         await worker.publisher.drain(5)
+        return await self.view(accepted.run_id)
+
+    async def view(self, run_id: str) -> RunView:
+        """Return a run."""
         async with self.harness.database.connection() as connection:
-            return await get_run(connection, self.harness.tenant_id, accepted.run_id)
+            return await get_run(connection, self.harness.tenant_id, run_id)
 
     def asked(self, number: int) -> str:
         """Return a request to the model, as text."""

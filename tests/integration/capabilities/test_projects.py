@@ -14,6 +14,8 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.waits import Answer, AskUser
 from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import one_tenant
@@ -24,7 +26,7 @@ from tests.support.servers.model_server import model_server
 SHOP = '''
 import asyncio, os, signal, sys, time
 from pathlib import Path
-from nova_workers.sdk import tool, ToolContext
+from nova_workers.sdk import NotAnswered, tool, ToolContext
 
 HERE = Path(__file__).parent.parent
 
@@ -75,6 +77,18 @@ def die_idempotent(context: ToolContext) -> str:
         file.write(context.idempotency_key + "\\n")
     _die_once("die_idempotent")
     return "alive"
+
+@tool(needs_approval=True)
+def close(context: ToolContext) -> str:
+    """Close the shop."""
+    with (HERE / "begun").open("a") as file:
+        file.write(context.idempotency_key + "\\n")
+    day = context.ask_user("Which day?", options=["Monday", "Tuesday"], only_options=True)
+    try:
+        sure = context.ask_user(f"Close on {day}?", expires_in_s=60)
+    except NotAnswered:
+        sure = "no answer"
+    return f"closed on {day}: {sure}"
 
 @tool
 def leave() -> None:
@@ -185,6 +199,61 @@ async def test_a_tool_that_declares_it_waits_for_a_person(stage: Stage) -> None:
     run = await stage.run("Go", calls(("pay", {"amount": 5})), says("Done"), agent_id="trusted")
     assert run.status == "succeeded"
     assert "paid 5" in stage.asked(1)
+
+
+@proves("tools.question")
+@pytest.mark.parametrize("sure", ["yes", None])
+async def test_a_tool_asks_a_person_and_is_called_again_with_the_answer_by_any_worker(
+    stage: Stage, folder: Path, sure: str | None
+) -> None:
+    await stage.agent("clerk", capabilities={"project:shop": {}})
+    run = await stage.run("Go", calls(("close", {})), agent_id="clerk")
+    run = await _answer(stage, run.id, Answer(approve=True))
+    (wait,) = run.waits
+    assert isinstance(wait.request, AskUser)
+    assert (wait.request.question, wait.request.options) == ("Which day?", ("Monday", "Tuesday"))
+    with pytest.raises(InvalidInput, match="'Sunday' is not one of the options"):
+        await _answer(stage, run.id, Answer(text="Sunday"))
+    run = await _answer(stage, run.id, Answer(text="Monday"))
+    assert run.status == "waiting"
+    stage.model.reply(says("Done"))
+    if sure is None:
+        await stage.harness.database.execute("UPDATE run_waits SET due_at = now() WHERE status = 'open'")
+        await stage.harness.waiting.sweep()
+        await stage.harness.settle(stage.harness.worker(keeper=True))
+        run = await stage.view(run.id)
+    else:
+        run = await _answer(stage, run.id, Answer(text=sure))
+    assert run.status == "succeeded", run.error
+    assert f"closed on Monday: {sure or 'no answer'}" in stage.asked(1)
+    # Begun once before each question and once to its end, each time with the same key.
+    keys = (folder / "begun").read_text().split()
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+@proves("tools.question")
+async def test_a_call_that_has_asked_is_interrupted_and_not_one_that_never_began(
+    stage: Stage,
+) -> None:
+    await stage.agent("clerk", capabilities={"project:shop": {}})
+    run = await stage.run("Go", calls(("close", {})), agent_id="clerk")
+    run = await _answer(stage, run.id, Answer(approve=True))
+    await stage.harness.waiting.answer(stage.harness.tenant_id, run.id, None, Answer(text="Monday"))
+    # The worker that goes on finds it canceled.
+    await stage.harness.database.execute("UPDATE runs SET cancel_requested_at = now()")
+    await stage.harness.settle(stage.harness.worker(keeper=True))
+    assert (await stage.view(run.id)).status == "canceled"
+    (call,) = await stage.harness.database.fetch("SELECT status, error FROM tool_calls")
+    assert call["status"] == "interrupted"
+    assert "had no effect" not in call["error"]
+
+
+async def _answer(stage: Stage, run_id: str, answer: Answer) -> RunView:
+    """Answer what a run waits for, let another worker go on with it, and return it."""
+    await stage.harness.waiting.answer(stage.harness.tenant_id, run_id, None, answer)
+    await stage.harness.settle(stage.harness.worker(keeper=True))
+    return await stage.view(run_id)
 
 
 @proves("tools.crash")

@@ -16,11 +16,11 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
-from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, ToolListing
+from nova_workers.contracts.user_tools import CALL_CONTEXT, QUESTION, RETIRES, ToolListing
 
 SHOP = '''
 import asyncio, os, sys, threading, time
-from nova_workers.sdk import tool, ToolContext, ToolFailure
+from nova_workers.sdk import NotAnswered, tool, ToolContext, ToolFailure
 
 print("printed at import")
 meeting = threading.Barrier(2)
@@ -50,6 +50,23 @@ def about(context: ToolContext) -> list[str]:
     context.progress(1, 2, "half")
     context.log.info("seen")
     return [context.agent_id, context.idempotency_key, context.secret("TOKEN")]
+
+@tool
+def ask(context: ToolContext) -> str:
+    """Ask a person, and a second time if they are unsure."""
+    try:
+        answer = context.ask_user("Close?", options=["yes", "no"])
+    except Exception:
+        return "caught"
+    return answer if answer != "unsure" else context.ask_user("Really?", expires_in_s=60, default="no")
+
+@tool
+async def ask_async(context: ToolContext) -> str:
+    """Ask a person."""
+    try:
+        return context.ask_user("Close?")
+    except NotAnswered:
+        return "no answer"
 
 @tool
 def refuse() -> None:
@@ -180,6 +197,31 @@ async def test_a_call_brings_its_context(tmp_path: Path) -> None:
         assert seen == [(1.0, 2.0, "half")]
         assert "needs the secret 'TOKEN'" in await _call(client, "about")
     assert "INFO tools: seen [tool=about]" in (tmp_path / "stderr").read_text()
+
+
+async def test_a_tool_that_asks_a_person_is_called_again_with_the_answers(tmp_path: Path) -> None:
+    async def answered(name: str, *answers: tuple[str, str | None]) -> CallToolResult:
+        given = [{"question": question, "text": text} for question, text in answers]
+        meta: Any = {CALL_CONTEXT: {"run_id": "run_1", "answers": given}}
+        return await client.call_tool(name, {}, meta=meta)
+
+    async with _served(_project(tmp_path, shop=SHOP)) as client:
+        question = (await answered("ask")).meta or {}
+        assert question[QUESTION] == {**_ASKED, "question": "Close?", "options": ["yes", "no"]}
+        assert _text(await answered("ask", ("Close?", "yes"))) == "yes"
+        question = (await answered("ask", ("Close?", "unsure"))).meta or {}
+        assert question[QUESTION] == {**_ASKED, "question": "Really?", "expires_in_s": 60, "default": "no"}
+        assert _text(await answered("ask", ("Close?", "unsure"), ("Really?", "no"))) == "no"
+        assert QUESTION in ((await answered("ask_async")).meta or {})
+        assert _text(await answered("ask_async", ("Close?", None))) == "no answer"
+        other = await answered("ask_async", ("Open?", "yes"))
+        assert other.is_error
+        assert "is 'Close?', and was 'Open?' before" in _text(other)
+        # Outside of a fleet nothing can wait.
+        assert "for whom only a run of a fleet can wait: Close?" in await _call(client, "ask")
+
+
+_ASKED: dict[str, Any] = {"options": [], "only_options": False, "expires_in_s": None, "default": None}
 
 
 @pytest.mark.parametrize(

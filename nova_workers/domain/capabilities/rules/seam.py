@@ -86,6 +86,7 @@ class CapabilityContext:
     """Tools that the caller of the run executes."""
     turn_id: str = ""
     fence: int = 0
+    attempt: int = 1
     call_id: str | None = None
     """The id of the current tool call; None if the engine does not pass it."""
 

@@ -76,7 +76,7 @@ class ToolServer:
         if isinstance(declared, UserServer):
             if self._programs is None:
                 raise ConfigurationError("This process runs no tools of users.")
-            return user_server(declared, self._programs)
+            return user_server(declared, self._programs, partial(self._calls.find_answers, declared.context))
         if isinstance(declared, ClientServer):
             return client_server(declared)
         # Which tools a server has may depend on the run.

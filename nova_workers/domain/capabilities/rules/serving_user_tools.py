@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from typing import Any
 
@@ -15,23 +16,28 @@ from mcp.types import (
     Tool,
     ToolAnnotations,
 )
+from pydantic import ValidationError
 
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.base.release import release
-from nova_workers.contracts.engine import CALL_ID, InProcessMcpServer
+from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.contracts.tool_programs import ToolPrograms
-from nova_workers.contracts.user_tools import CallContext, ListedTool
+from nova_workers.contracts.user_tools import QUESTION, CallContext, GivenAnswer, ListedTool
+from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.capabilities.rules.seam import UserServer
 
+FindAnswers = Callable[[str], Awaitable[tuple[GivenAnswer, ...]]]
+"""Returns the answers to what a call, by its id, has asked a person."""
 
-def user_server(declared: UserServer, programs: ToolPrograms) -> InProcessMcpServer:
+
+def user_server(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswers) -> InProcessMcpServer:
     """Return a server whose tools work for the run in the declaration."""
     listing = [_describe(tool.model_dump_json()) for tool in declared.tools]
-    return InProcessMcpServer(partial(_build, declared, programs, listing), listing=listing)
+    return InProcessMcpServer(partial(_build, declared, programs, find_answers, listing), listing=listing)
 
 
-def _build(declared: UserServer, programs: ToolPrograms, listing: list[Tool]) -> Server[Any]:
+def _build(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswers, listing: list[Tool]) -> Server[Any]:
     tools = {tool.name: tool for tool in declared.tools}
     run = declared.context
 
@@ -51,6 +57,7 @@ def _build(declared: UserServer, programs: ToolPrograms, listing: list[Tool]) ->
             # The model's id of the call stays the same when another worker makes it again.
             idempotency_key=None if call_id is None else f"{run.run_id}:{call_id}",
             secrets=dict(declared.secrets),
+            answers=() if call_id is None else await find_answers(str(call_id)),
         )
         try:
             result = await programs.call(
@@ -63,12 +70,23 @@ def _build(declared: UserServer, programs: ToolPrograms, listing: list[Tool]) ->
             )
         except ToolFailure as error:
             return _error(error.message)
+        if (question := (result.meta or {}).get(QUESTION)) is not None:
+            return _deferred(tool, question)
         # Without what the process may have put beside it: what an in-process tool says there is believed.
         return CallToolResult(
             content=result.content, structured_content=result.structured_content, is_error=result.is_error
         )
 
     return Server(declared.source.name, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+def _deferred(tool: ListedTool, question: Any) -> CallToolResult:
+    """Return the result of a call that waits for a person's answer, with which it is made again."""
+    try:
+        asked = AskUser.model_validate({**question, "repeats_call": True})
+    except (ValidationError, TypeError) as error:
+        return _error(f"{tool.name} asked a person in a form that is none ({error}). See {tool.place}.")
+    return CallToolResult(content=[], _meta={DEFERRAL: asked.model_dump(mode="json")})
 
 
 @cache

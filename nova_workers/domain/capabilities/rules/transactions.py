@@ -20,9 +20,11 @@ from typing import Any
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import storable, text_block, text_of
+from nova_workers.contracts.user_tools import GivenAnswer
 from nova_workers.domain.capabilities.rules.seam import CapabilityContext
 from nova_workers.domain.runs.sql.journal import seal_call
 from nova_workers.domain.runs.sql.resume import find_results
+from nova_workers.domain.waits.sql.records import find_answers
 from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 from nova_workers.ledger.failures import UNAVAILABLE, UNSTORABLE, unstorable, writes
 from nova_workers.ledger.work import Consequences, UnitOfWork, Work
@@ -304,6 +306,14 @@ class CallTransactions:
             found = await find_results(connection, context.run_id, context.fence, [context.call_id])
         call = found.get(context.call_id)
         return None if call is None or call.result is None else text_of(call.result)
+
+    async def find_answers(self, context: CapabilityContext, call_id: str) -> tuple[GivenAnswer, ...]:
+        """Return the answers to the questions that a call of a tool of users has asked, in their order."""
+        if context.attempt == 1:
+            # A run that has waited is in a later attempt.
+            return ()
+        async with self._work.database.connection() as connection:
+            return await find_answers(connection, context.run_id, call_id)
 
 
 class _CallWork(Work):

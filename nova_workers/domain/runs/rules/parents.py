@@ -35,6 +35,8 @@ def child_resolution(wait: Wait) -> Resolution:
     record = {"child_run_id": wait.child_run_id, "status": status}
     if status == "succeeded":
         message = text if text.strip() else f"({agent_id} ended without a word.)"
+        if isinstance(request, AskUser):
+            record["text"] = message
         return Resolution("resolved", record, (text_block(message),))
     message = f"{agent_id} did not answer; its run {status}{': ' + text if text else ''}."
     return Resolution("resolved", record, (text_block(message),), failed=True, error=message)

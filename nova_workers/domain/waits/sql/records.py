@@ -8,7 +8,7 @@ serialized, and the second sees the result of the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -18,7 +18,8 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import ANSWERABLE, ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait_adapter
+from nova_workers.contracts.user_tools import GivenAnswer
+from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, AskUser, WaitRequest, wait_adapter
 from nova_workers.domain.waits.sql.questions import close_questions
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
@@ -85,6 +86,13 @@ WITH given AS (
     UPDATE turns t SET status = 'running' FROM back WHERE t.id = back.turn_id
 )
 SELECT wait.id AS wait_id, back.id, back.thread_id, back.queue FROM wait LEFT JOIN back ON true
+"""
+
+_ANSWERS = """
+SELECT request->>'question' AS question, answer->>'text' AS text
+  FROM run_waits
+ WHERE run_id = :run_id AND tool_call_id = :call_id AND kind = 'user' AND status IN ('resolved', 'timed_out')
+ ORDER BY created_at, id
 """
 
 _DUE = f"""
@@ -189,6 +197,12 @@ async def find_wait(connection: Connection, tenant_id: str, run_id: str, wait_id
     return _waits(await connection.fetch(_FIND, tenant_id=tenant_id, run_id=run_id, wait_id=wait_id))
 
 
+async def find_answers(connection: Connection, run_id: str, call_id: str) -> tuple[GivenAnswer, ...]:
+    """Return the answers to the questions that a call has asked, in their order."""
+    rows = await connection.fetch(_ANSWERS, run_id=run_id, call_id=call_id)
+    return tuple(GivenAnswer(question=row["question"], text=row["text"]) for row in rows)
+
+
 async def list_waits(
     connection: Connection,
     tenant_id: str,
@@ -241,6 +255,9 @@ def _asks(wait: Wait) -> bool:
 
 
 def _resolution_row(wait: Wait, resolution: Resolution) -> JsonObject:
+    if isinstance(wait.request, AskUser) and wait.request.repeats_call:
+        # Its tool is called again, and reads the answer: `find_answers`.
+        resolution = replace(resolution, result=None, error=None)
     return {
         "wait_id": wait.id,
         "child_run_id": wait.child_run_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from nova_workers.base.errors import RunLost
 from nova_workers.base.ids import new_id
@@ -58,7 +59,8 @@ WITH thread AS (
            mine.agent_id, mine.thread_id, x.*
       FROM mine, jsonb_to_recordset(:waits) AS x(id text, tool_call_id text, kind text, request jsonb, due_in_s float8,
                                              child_run_id text, child_thread_id text, child_agent_id text,
-                                             child_content jsonb, item_kind text, item jsonb)
+                                             child_content jsonb, item_kind text, item jsonb,
+                                             started_at timestamptz)
      WHERE mine.status = 'waiting'
 ), waits AS (
     INSERT INTO run_waits (id, tenant_id, run_id, tool_call_id, kind, request, child_run_id, due_at)
@@ -70,7 +72,9 @@ WITH thread AS (
            item || jsonb_build_object('due_at', now() + due_in_s * interval '1 second'), agent_id, thread_id, run_id
       FROM wanted WHERE item_kind IS NOT NULL
 ), calls AS (
-    UPDATE tool_calls c SET status = 'deferred', spawned_run_id = w.child_run_id FROM wanted w
+    UPDATE tool_calls c
+       SET status = 'deferred', spawned_run_id = w.child_run_id, started_at = COALESCE(c.started_at, w.started_at)
+      FROM wanted w
      WHERE c.turn_id = w.turn_id AND c.call_id = w.tool_call_id
 ), asked AS (
     SELECT * FROM wanted WHERE child_thread_id IS NOT NULL
@@ -110,6 +114,8 @@ class NewWait:
     agent_id: str | None = None
     message: str | None = None
     child_run_id: str | None = None
+    started_at: datetime | None = None
+    """When a call began that is made again with the answer; None of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +174,10 @@ def _row(wait: NewWait) -> JsonObject:
     wait_id = new_id("wait")
     item = inbox_item(wait_id, wait.request)
     request = wait.request.model_dump(mode="json")
-    if not request.get("only_options"):
-        # The release before this field reads the requests of questions without it.
-        request.pop("only_options", None)
+    for added in ("only_options", "repeats_call"):
+        # Releases before these fields read the requests of questions without them.
+        if not request.get(added):
+            request.pop(added, None)
     return {
         "id": wait_id,
         "tool_call_id": wait.tool_call_id,
@@ -183,4 +190,5 @@ def _row(wait: NewWait) -> JsonObject:
         "child_content": [{"type": "text", "text": wait.message}] if asks else None,
         "item_kind": None if item is None else item[0],
         "item": None if item is None else item[1],
+        "started_at": wait.started_at,
     }

@@ -169,6 +169,7 @@ class TurnAssembler:
             client_tools=claim.options.client_tools,
             turn_id=claim.turn_id,
             fence=claim.fence,
+            attempt=claim.attempt,
         )
         servers = await self._capabilities.resolve(agent, context)
         is_code = self._engine_name(claim) == CODE_ENGINE

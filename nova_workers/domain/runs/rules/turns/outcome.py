@@ -156,7 +156,8 @@ def close_journal(journal: Journal) -> StepRecord | None:
 def _closed(call: ToolCall, journal: Journal) -> ToolCall:
     """Return a call without a result as interrupted, with what is known of it."""
     match call.status, journal.waits.get(call.id):
-        case "approved", _:
+        # One that asked a person began before, and was to be made again.
+        case "approved", _ if call.started_at is None:
             known = NOT_BEGUN
         # Without a wait, its worker died before the run waited for the permission.
         case "deferred", "approval" | None:
