@@ -119,6 +119,8 @@ class StdioMcpServer:
     """The bounds of a tenant with ceilings, whose agent chose the command."""
     readable: tuple[str, ...] = ()
     """Files and directories that it can read in these bounds, although a directory around them is hidden there."""
+    writable: tuple[str, ...] = ()
+    """Directories within these bounds that it can write to, beside its working directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class CallContext(BaseModel):
     thread_id: str = ""
     run_id: str = ""
     idempotency_key: str | None = None
+    directory: str | None = None
+    """The agent's working directory, if it works with files."""
     secrets: dict[str, str] = {}
     """The values that the grant names."""
     answers: tuple[GivenAnswer, ...] = ()

@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nova_workers.base.errors import ToolFailure
@@ -54,6 +55,7 @@ class ToolContext:
         thread_id: str = "",
         run_id: str = "",
         idempotency_key: str | None = None,
+        directory: str | Path | None = None,
         timeout_s: float = 60.0,
         secrets: Mapping[str, str] | None = None,
         answers: Sequence[str | GivenAnswer] = (),
@@ -68,6 +70,7 @@ class ToolContext:
             thread_id: The conversation.
             run_id: The run in which it is made.
             idempotency_key: Of the call; None makes one.
+            directory: The agent's working directory.
             timeout_s: The time limit of the call, from now.
             secrets: Values by name.
             answers: To what the tool asks, in this order.
@@ -79,6 +82,7 @@ class ToolContext:
         self.thread_id = thread_id
         self.run_id = run_id
         self.idempotency_key = idempotency_key or uuid.uuid4().hex
+        self._directory = None if directory is None else Path(directory)
         self.log = _CallLog(_log, {"tool": tool, "run_id": run_id})
         self._ends_at_s = time.monotonic() + timeout_s
         self._secrets = dict(secrets or {})
@@ -87,6 +91,17 @@ class ToolContext:
         self._asking = threading.Lock()
         self._report = report
         self._aborted = threading.Event()
+
+    @property
+    def directory(self) -> Path:
+        """The agent's working directory, with the files that its file tools read and write.
+
+        Raises:
+            ToolFailure: The agent works without files.
+        """
+        if self._directory is None:
+            raise ToolFailure("This tool works with files, which the agent's trust does not give it.")
+        return self._directory
 
     @property
     def time_left_s(self) -> float:

@@ -427,6 +427,7 @@ def _identity(server: McpServer) -> _Key | None:
                 server.cwd,
                 server.enclosure,
                 server.readable,
+                server.writable,
             )
         case HttpMcpServer():
             return ("http", server.scope, server.url, tuple(sorted(server.headers.items())))

@@ -116,7 +116,7 @@ def _confined(
             raise ConnectionError(f"It runs in the sandbox, and this worker has none. {(sandbox or NoSandbox()).why}")
         # Its own home is hidden.
         environment["HOME"] = _ENCLOSED_HOME
-        writable = () if server.cwd is None else (server.cwd,)
+        writable = (*(() if server.cwd is None else (server.cwd,)), *server.writable)
         cwd = server.cwd or _ENCLOSED_HOME
         with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable, readable=server.readable) as enclosed:
             yield enclosed

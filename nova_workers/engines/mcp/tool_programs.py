@@ -7,6 +7,7 @@ servers do.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -193,6 +194,7 @@ def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) ->
         scope=tenant_id,
         enclosure=enclosure,
         readable=() if enclosure is None else (sys.prefix, sys.base_prefix, package, *filter(None, (folder,))),
+        writable=() if enclosure is None else tuple(root for root in enclosure.roots if os.path.isdir(root)),
     )
 
 

@@ -22,7 +22,7 @@ from nova_workers.contracts.tool_programs import ToolSource
 from nova_workers.contracts.user_tools import CallContext, ListedTool
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.tool_programs import McpToolPrograms
-from nova_workers.shell_sandbox import SandboxKind, find_sandbox
+from nova_workers.shell_sandbox import SandboxKind, find_sandbox, make_private
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
 from tests.support.processes.inspection import is_alive, wait_until_gone
@@ -58,6 +58,13 @@ def show(context: ToolContext) -> str:
     """Print a secret, and say whom this process is."""
     print("shown:", context.secret("KEY"), flush=True)
     return f"{os.getuid()} {sorted(os.environ)} {os.listdir('/proc')}"
+
+@tool
+def keep(context: ToolContext) -> str:
+    """Count a line more in a file of the agent."""
+    file = context.directory / "notes.txt"
+    file.write_text((file.read_text() if file.exists() else "") + "kept\\n")
+    return file.read_text()
 '''
 
 
@@ -93,7 +100,8 @@ async def _call(
     tool = ListedTool(
         name=name, description="", input_schema={}, idempotent=idempotent, timeout_s=0.5 if name == "block" else 60
     )
-    context = CallContext(tenant_id=tenant_id, secrets={"KEY": "key-5d1e8a77"})
+    directory = None if enclosure is None else f"{enclosure.roots[0]}/agent"
+    context = CallContext(tenant_id=tenant_id, directory=directory, secrets={"KEY": "key-5d1e8a77"})
     source = ToolSource("project:shop", f"{home}/shop/", tenant_id)
     result = await programs.call(source, tool, arguments, context, enclosure=enclosure, report=None)
     assert isinstance(result, CallToolResult)
@@ -215,7 +223,13 @@ async def test_a_process_of_a_tenant_with_ceilings_runs_in_the_sandbox(home: Pat
     if kind == "landlock" and os.geteuid() == 0 and not Path(sys.prefix).is_relative_to("/usr"):
         pytest.skip("Landlock alone opens no directory that is the user's own, such as one with Python.")
     programs = McpToolPrograms(ConnectionPool(start_timeout_s=60, sandbox=sandbox))
-    told = await _call(programs, home, "show", enclosure=Enclosure((str(home / "nova" / "workspace" / "ten_1"),)))
+    root = home / "nova" / "workspace" / "ten_1"
+    make_private(root / "agent", other_user=True)
+    enclosure = Enclosure((str(root), str(home / "nova" / "workspace" / "missing")))
+    told = await _call(programs, home, "show", enclosure=enclosure)
+    for lines in (1, 2):
+        assert await _call(programs, home, "keep", enclosure=enclosure) == "kept\n" * lines
+    assert "works with files, which the agent's trust does not give it" in await _call(programs, home, "keep")
     await programs.close()
     assert "NOVA_" not in told
     if os.geteuid() == 0:

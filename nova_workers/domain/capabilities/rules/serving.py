@@ -96,6 +96,7 @@ class ToolServer:
             agent_id=run.context.agent_id,
             thread_id=run.context.thread_id,
             run_id=run.context.run_id,
+            directory=run.context.cwd,
             secrets=dict(run.secrets),
         )
         return self._programs.agent(run.agent, context, enclosure=run.context.enclosure)

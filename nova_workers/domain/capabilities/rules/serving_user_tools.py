@@ -56,6 +56,7 @@ def _build(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswe
             run_id=run.run_id,
             # The model's id of the call stays the same when another worker makes it again.
             idempotency_key=None if call_id is None else f"{run.run_id}:{call_id}",
+            directory=run.cwd,
             secrets=dict(declared.secrets),
             answers=() if call_id is None else await find_answers(str(call_id)),
         )
