@@ -14,6 +14,7 @@ LOCKS = {
         "pyproject.toml",
         "--extra=all",
         "--extra=claude-agent",
+        "--extra=langgraph",
         "--group=test",
         "--group=check",
         "--group=build",

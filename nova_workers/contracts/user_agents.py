@@ -29,6 +29,8 @@ OnNewVersion = Literal["continue", "refuse"]
 ReportText = Callable[[int, str], None]
 """Receives a piece of emitted text, and where it begins in all text of the answer that is being waited for."""
 
+_Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
 _KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step", CODE_MODEL: "model"}
 
 
@@ -117,6 +119,26 @@ class ModelAnswer(BaseModel):
     usage: TokenUsage = TokenUsage()
 
 
+class ModelUse(BaseModel):
+    """What code of users used of a model that it asked itself.
+
+    Attributes:
+        model: As its provider names it.
+        provider: Its name in the price list, such as ``openai``; without one the cost is not known.
+        input_tokens: What was neither read from nor written to the provider's cache.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    model: Annotated[str, Field(max_length=200)] = ""
+    provider: Annotated[str, Field(max_length=100)] | None = None
+    input_tokens: _Tokens = 0
+    output_tokens: _Tokens = 0
+    cache_read_tokens: _Tokens = 0
+    cache_write_tokens: _Tokens = 0
+    reasoning_tokens: _Tokens = 0
+
+
 class Finished(BaseModel):
     """An operation with its result."""
 
@@ -131,12 +153,14 @@ class JournalEntry(BaseModel):
     """A step of the journal: operations that were wanted at once.
 
     Attributes:
+        text: What the function emitted before them.
         joined: Messages to the run that joined it after this step, as content blocks.
     """
 
     model_config = ConfigDict(frozen=True)
 
     finished: tuple[Finished, ...]
+    text: str = ""
     joined: tuple[tuple[dict[str, Any], ...], ...] = ()
 
 
@@ -144,14 +168,15 @@ class AgentRequest(BaseModel):
     """What the worker asks.
 
     Attributes:
-        do: ``next``: take `entries`, and go on to what is wanted next. ``history``: take `history`, for which the
-            function asked, and go on likewise. ``perform``: execute the step at `at` among what is wanted. ``end``:
-            drop the session.
+        do: ``next``: take `entries`, and go on to what is wanted next. ``history``, ``earlier``: take `history` or
+            `earlier`, for which the function asked, and go on likewise. ``perform``: execute the step at `at` among
+            what is wanted. ``end``: drop the session.
         session: Names one execution of the function.
         agent: Begins a session, with `message`. Only in the first ``next``.
         message: Content blocks.
         entries: Steps of the journal, from the first, in their order; over all requests of a session each once.
         history: The conversation before the message, likewise.
+        earlier: Steps of earlier turns, likewise.
         more: Further ones of these follow with the next request; this one is answered at once.
         begins: Whether a step that is wanted alone may be executed at once; not while it is to be compared with the
             journal.
@@ -159,36 +184,43 @@ class AgentRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    do: Literal["next", "history", "perform", "end"]
+    do: Literal["next", "history", "earlier", "perform", "end"]
     session: str
     agent: str | None = None
     message: tuple[dict[str, Any], ...] = ()
     entries: tuple[JournalEntry, ...] = ()
     history: tuple[SpokenMessage, ...] = ()
+    earlier: tuple[Finished, ...] = ()
     more: bool = False
     begins: bool = True
     at: int = 0
 
 
 class StepResult(BaseModel):
-    """What a step returned, as JSON, or why it failed."""
+    """What a step returned, as JSON, or why it failed.
+
+    Attributes:
+        used: Of models that it asked itself.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    text: str
+    text: str = ""
     failed: bool = False
+    used: tuple[ModelUse, ...] = ()
 
 
 class AgentReply(BaseModel):
     """What the process answers.
 
     Attributes:
-        text: To ``next``: all text that the function emitted since the last answer, and the answer itself at the end.
-            To ``perform``: the result as JSON, or the error.
-        operations: What the function wants done. Empty: it ended, unless it wants the history.
-        done: The result of the only operation, if that is a step which has ended already.
+        text: To ``next``: all text that the function emitted since the last answer, and the answer itself at the end,
+            unless that is what it emitted last.
+        operations: What the function wants done. Empty: it ended, unless it wants the history or earlier steps.
+        done: To ``next``: the result of the only operation, if that is a step which has ended already. To ``perform``:
+            the result.
         wants_history: The function waits for the conversation before its message.
-        failed: To ``perform``: the step failed.
+        wants_earlier: The function waits for the steps with this name of the turns before its message.
         problem: The function failed.
         mismatch: It failed since it does not do what the journal has.
         known: Whether there is such a session.
@@ -200,7 +232,7 @@ class AgentReply(BaseModel):
     operations: tuple[Operation, ...] = ()
     done: StepResult | None = None
     wants_history: bool = False
-    failed: bool = False
+    wants_earlier: str | None = None
     problem: str | None = None
     mismatch: bool = False
     known: bool = True

@@ -22,7 +22,14 @@ from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.native import CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.thread_state import STATE_TOOL, document_in, version_in
-from nova_workers.contracts.user_agents import JournalEntry, ModelAnswer, Operation, SpokenMessage
+from nova_workers.contracts.user_agents import (
+    Finished,
+    JournalEntry,
+    ModelAnswer,
+    ModelUse,
+    Operation,
+    SpokenMessage,
+)
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.declaration import ToolOptions
@@ -73,6 +80,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Used(Generic[T]):
+    """What a step's function returns in place of its value, if it asked models: the run counts what they used."""
+
+    value: T
+    models: tuple[ModelUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepFunction:
     """The function of a step, in the form of a tool without input."""
 
@@ -106,8 +121,16 @@ class Journal(Protocol):
         """Return the step of the journal in which operations are executed at once."""
         ...
 
+    def recorded(self) -> JournalEntry | None:
+        """Return the next step that the journal has, which an earlier attempt made; None after the last of them."""
+        ...
+
     async def history(self) -> tuple[SpokenMessage, ...]:
         """Return the conversation before the run's message."""
+        ...
+
+    async def earlier(self, name: str) -> tuple[Finished, ...]:
+        """Return the steps with this name that ended well in the turns before the run's message, oldest first."""
         ...
 
     def emit(self, text: str) -> None:
@@ -182,6 +205,7 @@ class Context:
         thread_id: The conversation.
         run_id: The run, which may be executed in several attempts.
         state: The state document of the conversation.
+        journal: Executes operations; for what builds other agents on this.
         log: Writes to the worker's log, once: not what an earlier attempt wrote.
     """
 
@@ -198,13 +222,13 @@ class Context:
         self.run_id = about.run_id
         self.log: logging.LoggerAdapter[logging.Logger] = _Log(journal, about)
         self.state = ThreadState(journal)
-        self._journal = journal
+        self.journal = journal
         self._secrets = ToolContext(secrets=about.secrets)
 
     @property
     def replaying(self) -> bool:
         """Whether the next operation has its result already, from an earlier attempt."""
-        return self._journal.replaying
+        return self.journal.replaying
 
     @overload
     def step(
@@ -297,11 +321,11 @@ class Context:
             "thinking_budget_tokens": thinking_budget_tokens,
         }
         kept = {key: value for key, value in given.items() if value is not None and value is not False}
-        return Wanted(self._journal, Operation(name=CODE_MODEL, input=kept), _model_answer)
+        return Wanted(self.journal, Operation(name=CODE_MODEL, input=kept), _model_answer)
 
     async def history(self) -> tuple[SpokenMessage, ...]:
         """Return the conversation before the run's message, oldest first, without calls of tools. No operation."""
-        return await self._journal.history()
+        return await self.journal.history()
 
     def tool(self, name: str, /, **given: Any) -> Wanted[str]:
         """Call a tool of the agent's capabilities, and return its text.
@@ -345,18 +369,18 @@ class Context:
         """
         if time.tzinfo is None:
             raise ValueError(f"sleep_until: {time.isoformat()} has no time zone; expected one, such as UTC.")
-        return Wanted(self._journal, Operation(name="wait_until", input={"until": time.isoformat()}), _no_value)
+        return Wanted(self.journal, Operation(name="wait_until", input={"until": time.isoformat()}), _no_value)
 
     def sleep(self, seconds: float) -> Wanted[None]:
         """Wait for a time, also longer than any worker lives. Needs the capability ``user``."""
-        return Wanted(self._journal, Operation(name="wait_until", input={"seconds": seconds}), _no_value)
+        return Wanted(self.journal, Operation(name="wait_until", input={"seconds": seconds}), _no_value)
 
     def new_messages(self) -> Wanted[tuple[Message, ...]]:
         """Return the messages that were sent to join this run (``on_busy: steer``), and let them join.
 
         Those for which it is not asked stay queued, and each becomes a run of its own after this one.
         """
-        return Wanted(self._journal, Operation(name=CODE_MESSAGES), _joined)
+        return Wanted(self.journal, Operation(name=CODE_MESSAGES), _joined)
 
     async def gather(self, *wanted: Wanted[Any]) -> list[Any]:
         """Execute operations at once, and return their values in their order.
@@ -367,12 +391,12 @@ class Context:
         """
         if not wanted:
             return []
-        entry = await self._journal.execute(wanted)
+        entry = await self.journal.execute(wanted)
         return [each.read(entry, at) for at, each in enumerate(wanted)]
 
     def emit(self, text: str) -> None:
         """Show text to people at once. With a final None, what was emitted since the last operation is the answer."""
-        self._journal.emit(text)
+        self.journal.emit(text)
 
     def secret(self, name: str) -> str:
         """Return the value of a secret of the tenant, which the agent's grant of the project must name.
@@ -389,10 +413,10 @@ class Context:
         run = StepFunction(
             f"The step {name!r}", function, inspect.iscoroutinefunction(inner), ToolOptions(timeout_s=timeout_s)
         )
-        return Wanted(self._journal, Operation(name=kind, input={"name": name}), _value, run)
+        return Wanted(self.journal, Operation(name=kind, input={"name": name}), step_value, run)
 
     def _call(self, name: str, given: Mapping[str, Any]) -> Wanted[str]:
-        return Wanted(self._journal, Operation(name=name, input=dict(given)), _text)
+        return Wanted(self.journal, Operation(name=name, input=dict(given)), _text)
 
 
 class _Log(logging.LoggerAdapter[logging.Logger]):
@@ -408,7 +432,12 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
         return f"{msg} [{fields}]", kwargs
 
 
-def _value(entry: JournalEntry, at: int) -> Any:
+def step_value(entry: JournalEntry, at: int) -> Any:
+    """Return the value of a step, by its entry in the journal and its position there.
+
+    Raises:
+        StepFailed: It failed.
+    """
     finished = entry.finished[at]
     if finished.failed:
         raise StepFailed(finished.text)

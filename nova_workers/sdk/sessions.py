@@ -21,6 +21,7 @@ from nova_workers.contracts.user_agents import (
     MAX_STEP_BYTES,
     AgentReply,
     AgentRequest,
+    Finished,
     JournalEntry,
     SpokenMessage,
     StepResult,
@@ -28,7 +29,7 @@ from nova_workers.contracts.user_agents import (
 from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import Asked, ToolContext
-from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Wanted
+from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Used, Wanted
 from nova_workers.sdk.execution import Execution
 from nova_workers.sdk.loading import raised_at
 
@@ -64,14 +65,13 @@ class Sessions:
         if session is None:
             return AgentReply(known=False)
         match request.do:
-            case "next":
-                return await self._begun(session, await session.on_loop(session.go_on(request, emit)), request, about)
-            case "history":
-                reply = await session.on_loop(session.take_history(request, emit))
+            case "next" | "history" | "earlier":
+                reply = await session.on_loop(session.go_on(request, emit))
                 return await self._begun(session, reply, request, about)
             case "perform":
                 begun, session.begun = session.begun, None
-                return await (begun or self._perform(session, request.at, about))
+                result = await (begun or self._perform(session, request.at, about))
+                return AgentReply(known=result is not None, done=result)
             case "end":
                 del self._sessions[request.session]
                 session.end()
@@ -92,21 +92,23 @@ class Sessions:
         if not begun.done():
             return reply
         session.begun = None
-        result = begun.result()
-        return reply.model_copy(update={"done": StepResult(text=result.text, failed=result.failed)})
+        return reply.model_copy(update={"done": begun.result()})
 
-    async def _perform(self, session: _Session, at: int, about: CallContext) -> AgentReply:
+    async def _perform(self, session: _Session, at: int, about: CallContext) -> StepResult | None:
+        """Execute a step, unless none is wanted there."""
         function = session.function(at)
         if function is None:
-            return AgentReply(known=False)
+            return None
         context = ToolContext(**dict(about), timeout_s=function.options.timeout_s, tool=function.name)
         try:
             value = await self._execution.call(function, {}, context)
-            return AgentReply(text=_json(function.name, value))
+            if isinstance(value, Used):
+                return StepResult(text=_json(function.name, value.value), used=value.models)
+            return StepResult(text=_json(function.name, value))
         except ToolFailure as error:
-            return AgentReply(text=error.message, failed=True)
+            return StepResult(text=error.message, failed=True)
         except Asked:
-            return AgentReply(
+            return StepResult(
                 text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True
             )
 
@@ -126,8 +128,13 @@ class _Session:
         """What is being executed elsewhere, or waits to be."""
         self._waiting: asyncio.Future[None] | None = None
         """What the function waits for meanwhile."""
+        self._asked = ""
+        """What that is, unless it is an operation."""
         self._history: list[SpokenMessage] = []
         self._has_history = False
+        self._earlier: list[Finished] = []
+        self._last_text = ""
+        """What was emitted last before an operation."""
         self._reply: asyncio.Future[AgentReply] | None = None
         self._unsent: AgentReply | None = None
         """An answer without a question: the function ended otherwise than by an operation."""
@@ -135,7 +142,7 @@ class _Session:
         self._chars = 0
         self._emit: Emit | None = None
         self._task: asyncio.Task[None] | None = None
-        self.begun: asyncio.Task[AgentReply] | None = None
+        self.begun: asyncio.Task[StepResult | None] | None = None
         """A step that is wanted alone, and is executed before the worker asks for it."""
 
     async def on_loop(self, doing: Coroutine[Any, Any, _T]) -> _T:
@@ -154,19 +161,14 @@ class _Session:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
     async def go_on(self, request: AgentRequest, emit: Emit) -> AgentReply:
-        """Take steps of the journal, and return what is wanted next."""
+        """Take steps of the journal, or what the function asked for, and return what is wanted next."""
         self._entries.extend(request.entries)
-        if request.more:
-            return AgentReply()
-        return await self._next(emit, wakes=bool(self._entries))
-
-    async def take_history(self, request: AgentRequest, emit: Emit) -> AgentReply:
-        """Take the conversation, for which the function asked, and return what is wanted next."""
         self._history.extend(request.history)
+        self._earlier.extend(request.earlier)
         if request.more:
             return AgentReply()
-        self._has_history = True
-        return await self._next(emit, wakes=True)
+        self._has_history = self._has_history or request.do == "history"
+        return await self._next(emit, wakes=bool(self._entries) or request.do != "next")
 
     async def _next(self, emit: Emit, *, wakes: bool) -> AgentReply:
         if self._unsent is not None:
@@ -210,6 +212,7 @@ class _Session:
         else:
             self._take_text()
         entry = self._entries.popleft()
+        self._last_text = entry.text or self._last_text
         self._taken += 1
         labels = [each.operation.label for each in wanted]
         recorded = [each.operation.label for each in entry.finished]
@@ -217,19 +220,33 @@ class _Session:
             await self._differ(" and ".join(recorded), " and ".join(labels))
         return entry
 
+    def recorded(self) -> JournalEntry | None:
+        """See `Journal.recorded`."""
+        return self._entries[0] if self._entries else None
+
     async def history(self) -> tuple[SpokenMessage, ...]:
         """See `Journal.history`."""
-        self._refuse_second("history()")
         if not self._has_history:
-            self._waiting = self._loop.create_future()
-            self._say(AgentReply(wants_history=True))
-            await self._wait("history()")
+            await self._ask("history()", AgentReply(wants_history=True))
         return tuple(self._history)
+
+    async def earlier(self, name: str) -> tuple[Finished, ...]:
+        """See `Journal.earlier`."""
+        self._earlier.clear()
+        await self._ask(f"the earlier steps {name!r}", AgentReply(wants_earlier=name))
+        return tuple(self._earlier)
+
+    async def _ask(self, label: str, question: AgentReply) -> None:
+        self._refuse_second(label)
+        self._waiting = self._loop.create_future()
+        self._asked = label
+        self._say(question)
+        await self._wait(label)
 
     def _refuse_second(self, label: str) -> None:
         if not self._wanted and (self._waiting is None or self._waiting.done()):
             return
-        open_one = self._wanted[0].operation.label if self._wanted else "history()"
+        open_one = self._wanted[0].operation.label if self._wanted else self._asked
         raise RuntimeError(
             f"{label} was wanted while {open_one} has not ended. "
             "Pass operations that are to be executed at once to ctx.gather: their order must always be the same."
@@ -269,7 +286,10 @@ class _Session:
                     " and ".join(each.operation.label for each in self._entries[0].finished), "to end with an answer"
                 )
             said = self._take_text()
-            self._say(AgentReply(text=said if value is None else f"{said}{_answer(self._agent, value)}"))
+            answer = "" if value is None else _answer(self._agent, value)
+            # An answer that was emitted as it came is not said twice.
+            repeats = answer.strip() == (said or self._last_text).strip()
+            self._say(AgentReply(text=said if repeats else f"{said}{answer}"))
         except asyncio.CancelledError:
             self._say(AgentReply(problem="The function was canceled."))
         except BaseException as error:

@@ -18,8 +18,16 @@ from nova_workers.contracts.user_agents import (
     Operation,
     ProcessLost,
     ReportText,
+    StepResult,
 )
-from nova_workers.engines.code.entries import in_chunks, size_of_entry, size_of_message, spoken
+from nova_workers.engines.code.entries import (
+    earlier_steps,
+    in_chunks,
+    size_of_entry,
+    size_of_message,
+    size_of_step,
+    spoken,
+)
 
 _END_S: Final = 5.0
 
@@ -84,21 +92,21 @@ class Conversation:
         async with self._opening:
             return await self._go_on(report, begins=begins)
 
-    async def perform(self, at: int, *, again: bool) -> str:
-        """Execute a step that is wanted, and return its result as JSON.
+    async def perform(self, at: int, *, again: bool) -> StepResult:
+        """Execute a step that is wanted, and return its result.
 
         Args:
             at: Its position in `wanted`.
             again: Whether it may be executed again if the process ends meanwhile.
 
         Raises:
-            ToolFailure: It failed.
+            ToolFailure: It was interrupted.
         """
         tries = (True, False) if again else (False,)
         for may_repeat in tries:
             session = self._session
             try:
-                reply = await self._perform(at)
+                return await self._perform(at)
             except ProcessLost as error:
                 await self._reopen(session)
                 if may_repeat:
@@ -106,9 +114,6 @@ class Conversation:
                 raise ToolFailure(
                     f"{self.wanted[at].label} was interrupted: {error} Whether it had an effect is not known."
                 ) from error
-            if reply.failed:
-                raise ToolFailure(reply.text)
-            return reply.text
         raise AssertionError("the last try returns or raises")
 
     async def close(self) -> None:
@@ -121,13 +126,13 @@ class Conversation:
                     await self._program.ask(request)
         await self._program.close()
 
-    async def _perform(self, at: int) -> AgentReply:
+    async def _perform(self, at: int) -> StepResult:
         if self._session is None:
             raise ProcessLost("Its process ended.")
         reply = await self._program.ask(AgentRequest(do="perform", session=self._session, at=at))
-        if not reply.known:
+        if not reply.known or reply.done is None:
             raise ProcessLost("Its process ended.")
-        return reply
+        return reply.done
 
     async def _reopen(self, lost: str | None) -> None:
         """Bring the function to the same place in another process, unless another step did already."""
@@ -188,16 +193,30 @@ class Conversation:
             if not reply.known:
                 raise ProcessLost(f"The process of {self._program.name} ended.")
             is_new = False
-        if reply.wants_history:
-            reply = await self._with_history(session, report, begins=begins)
+        while reply.wants_history or reply.wants_earlier is not None:
+            reply = await self._with_past(session, reply.wants_earlier, report, begins=begins)
         self._session, self._sent = session, len(self._entries)
         return reply
 
-    async def _with_history(self, session: str, report: ReportText | None, *, begins: bool) -> AgentReply:
-        """Give the function the conversation, which it gets once, and return what it wants then."""
+    async def _with_past(
+        self, session: str, earlier: str | None, report: ReportText | None, *, begins: bool
+    ) -> AgentReply:
+        """Give the function the conversation, or steps of earlier turns by their name, and return what it wants then.
+
+        It gets each once.
+        """
+        if earlier is None:
+            requests = [
+                (AgentRequest(do="history", session=session, history=messages, more=more, begins=begins), more)
+                for messages, more in in_chunks(spoken(self._history), size_of_message)
+            ]
+        else:
+            requests = [
+                (AgentRequest(do="earlier", session=session, earlier=steps, more=more, begins=begins), more)
+                for steps, more in in_chunks(earlier_steps(self._history, earlier), size_of_step)
+            ]
         reply = AgentReply()
-        for messages, more in in_chunks(spoken(self._history), size_of_message):
-            request = AgentRequest(do="history", session=session, history=messages, more=more, begins=begins)
+        for request, more in requests:
             reply = await self._program.ask(request, None if more else report)
             if not reply.known:
                 raise ProcessLost(f"The process of {self._program.name} ended.")

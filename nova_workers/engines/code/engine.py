@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import JsonObject, text_block
+from nova_workers.contracts.content import JsonObject, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineError,
     EngineOptions,
@@ -18,6 +18,7 @@ from nova_workers.contracts.user_agents import MAX_STEP_BYTES, AgentProgram
 from nova_workers.engines.code.conversation import Conversation
 from nova_workers.engines.code.models import ModelCalls
 from nova_workers.engines.code.parts import FunctionCalls, FunctionListener, FunctionResponder, version_in
+from nova_workers.engines.code.used import UsedModels
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.turn import Budget, Interruption, Turn
@@ -59,7 +60,8 @@ class CodeEngine:
         toolbox = self._toolbox(options, listener)
         conversation = Conversation(program, content, options.history)
         budget = Budget(options)
-        calls = FunctionCalls(conversation, toolbox, ModelCalls(options, listener, budget), options)
+        used = UsedModels(budget)
+        calls = FunctionCalls(conversation, toolbox, ModelCalls(options, listener, budget), options, used)
         # Only a model reads when its message came; what bounds its steps bounds no loop of a program.
         options = replace(
             options,
@@ -67,12 +69,16 @@ class CodeEngine:
             max_turns=MAX_STEPS,
             max_tool_output_chars=max(options.max_tool_output_chars, MAX_STEP_BYTES),
         )
-        responder = FunctionResponder(conversation, program, options, listener)
+        responder = FunctionResponder(conversation, program, options, listener, used)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(responder, calls, options, listener, interruption, budget=budget)
                 result = await turn.play(content, provider=self.name)
-            return replace(result, tools_available=() if toolbox is None else toolbox.offered)
+            return replace(
+                result,
+                text=result.text or _last_text(options, result),
+                tools_available=() if toolbox is None else toolbox.offered,
+            )
         finally:
             await conversation.close()
             if toolbox is not None:
@@ -91,6 +97,15 @@ class CodeEngine:
             report_progress=listener.on_tool_progress,
             report_away=listener.on_tool_servers,
         )
+
+
+def _last_text(options: EngineOptions, result: EngineResult) -> str:
+    """Return the last text that a function emitted: its answer if it ended without one, or with just that."""
+    if result.stop_reason != "end_turn":
+        return ""
+    messages = (*(message for step in options.journal for message in step.messages), *result.messages)
+    said = (text_of(message.content) for message in reversed(messages) if message.role == "assistant")
+    return next(filter(None, said), "")
 
 
 def _refusal(program: AgentProgram, options: EngineOptions) -> str | None:

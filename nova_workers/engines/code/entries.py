@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.contracts.content import ContentBlock, Message, text_of
+from nova_workers.contracts.native import CODE_STEP
 from nova_workers.contracts.user_agents import Finished, JournalEntry, Operation, SpokenMessage
 
 _MAX_CHUNK_CHARS = 1_000_000
@@ -24,17 +25,42 @@ def entries_of(messages: Iterable[Message]) -> tuple[JournalEntry, ...]:
     redactor = current_redactor()
     found: list[JournalEntry] = []
     calls: list[ContentBlock] = []
+    said = ""
     for message in messages:
         content = message.content if redactor is None else tuple(redactor.json(message.content))
         if message.role == "assistant":
-            calls = [block for block in content if block.get("type") == "tool_use"]
+            calls, said = _calls(content), text_of(content)
         elif calls:
-            results = {block.get("tool_use_id"): block for block in content if block.get("type") == "tool_result"}
-            found.append(JournalEntry(finished=tuple(_finished(call, results.get(call["id"], {})) for call in calls)))
+            results = _results(content)
+            finished = tuple(_finished(call, results.get(call["id"], {})) for call in calls)
+            found.append(JournalEntry(finished=finished, text=said))
             calls = []
         elif found:
             found[-1] = found[-1].model_copy(update={"joined": (*found[-1].joined, content)})
     return tuple(found)
+
+
+def earlier_steps(history: Iterable[Message], name: str) -> tuple[Finished, ...]:
+    """Return the steps with this name that ended well in the turns before, oldest first."""
+    found: list[Finished] = []
+    calls: list[ContentBlock] = []
+    for message in history:
+        if message.role == "assistant":
+            calls = [call for call in _calls(message.content) if call["name"] == CODE_STEP]
+        elif calls:
+            results = _results(message.content)
+            finished = (_finished(call, results.get(call["id"], {})) for call in calls)
+            found += (each for each in finished if not each.failed and each.operation.input.get("name") == name)
+            calls = []
+    return tuple(found)
+
+
+def _calls(content: Iterable[ContentBlock]) -> list[ContentBlock]:
+    return [block for block in content if block.get("type") == "tool_use"]
+
+
+def _results(content: Iterable[ContentBlock]) -> dict[str, ContentBlock]:
+    return {str(block.get("tool_use_id")): block for block in content if block.get("type") == "tool_result"}
 
 
 def _finished(call: ContentBlock, result: ContentBlock) -> Finished:
@@ -60,7 +86,12 @@ def spoken(history: Iterable[Message]) -> tuple[SpokenMessage, ...]:
 
 def size_of_entry(entry: JournalEntry) -> int:
     """Return the characters that count."""
-    return sum(len(finished.text) for finished in entry.finished)
+    return sum(map(size_of_step, entry.finished))
+
+
+def size_of_step(step: Finished) -> int:
+    """Return the characters that count."""
+    return len(step.text)
 
 
 def size_of_message(message: SpokenMessage) -> int:

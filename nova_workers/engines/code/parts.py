@@ -23,6 +23,7 @@ from nova_workers.contracts.user_agents import AgentProgram, JournalEntry, Opera
 from nova_workers.engines.code.conversation import Conversation
 from nova_workers.engines.code.entries import entries_of
 from nova_workers.engines.code.models import ModelCalls
+from nova_workers.engines.code.used import UsedModels
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
@@ -35,16 +36,28 @@ class FunctionResponder:
     """Implements the turn's `Responder`: what the function wants done next are the calls of a response."""
 
     def __init__(
-        self, conversation: Conversation, program: AgentProgram, options: EngineOptions, listener: TurnListener
+        self,
+        conversation: Conversation,
+        program: AgentProgram,
+        options: EngineOptions,
+        listener: TurnListener,
+        used: UsedModels,
     ) -> None:
         self._conversation = conversation
         self._listener = listener
         self._program = program
+        self._used = used
         self._run_id = options.run_id or "local"
+        self._checks_answer = options.output_schema is not None
         self._read = len(options.history) + 1
         """How many messages of the conversation `_entries` has, with those before the turn's first step."""
         self._entries: list[JournalEntry] = []
         self._ended = False
+
+    @property
+    def last_text(self) -> str:
+        """What the function emitted last before an operation."""
+        return next((entry.text for entry in reversed(self._entries) if entry.text), "")
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Execute the function until it wants something done, or ends. See `Responder.respond`."""
@@ -73,7 +86,10 @@ class FunctionResponder:
         if rest := reply.text[streamed:]:
             streamed = len(reply.text)
             draft.token(rest)
-        blocks: list[ContentBlock] = [text_block(reply.text)] if reply.text.strip() else []
+        self._ended = not reply.operations
+        # An answer is checked by its own step.
+        text = reply.text or (self.last_text if self._ended and self._checks_answer else "")
+        blocks: list[ContentBlock] = [text_block(text)] if text.strip() else []
         blocks += [
             {
                 "type": "tool_use",
@@ -83,8 +99,9 @@ class FunctionResponder:
             }
             for at, wanted in enumerate(reply.operations)
         ]
-        self._ended = not reply.operations
         done = reply.done
+        if done is not None:
+            self._used.count(done.used)
         outcome = None if done is None else ToolOutcome((text_block(done.text),), failed=done.failed)
         results = {} if outcome is None else {blocks[-1]["id"]: outcome}
         return Response(
@@ -103,8 +120,14 @@ class FunctionCalls:
     """Implements the turn's `Tools`: steps of the function, its questions to models, and the tools of its agent."""
 
     def __init__(
-        self, conversation: Conversation, toolbox: Toolbox | None, models: ModelCalls, options: EngineOptions
+        self,
+        conversation: Conversation,
+        toolbox: Toolbox | None,
+        models: ModelCalls,
+        options: EngineOptions,
+        used: UsedModels,
     ) -> None:
+        self._used = used
         self._conversation = conversation
         self._toolbox = toolbox
         self._models = models
@@ -129,8 +152,9 @@ class FunctionCalls:
             return await self._models.ask(call)
         if call.tool_name in CODE_CALLS:
             with tool_span(call):
-                text = await self._conversation.perform(_position(call), again=call.tool_name == CODE_STEP)
-            return ToolOutcome((text_block(text),))
+                result = await self._conversation.perform(_position(call), again=call.tool_name == CODE_STEP)
+            self._used.count(result.used)
+            return ToolOutcome((text_block(result.text),), failed=result.failed)
         if self._toolbox is None:
             raise ToolFailure(f"The agent has no tool {call.tool_name!r}: it has no capabilities.", tool=call.tool_name)
         return await self._toolbox.call(call)
