@@ -1,4 +1,8 @@
-"""Live parts of a page: a stream of server-sent events, each a list of changes to elements by id.
+"""What is live of a page: all of it.
+
+``<main>`` and the title are fetched again, whole: each so many seconds (``data-refresh``), or at each `RENEW` of the
+page's stream of server-sent events. So no part of a page is older than another. A conversation and a tried message,
+whose text grows, get lists of changes to elements by id.
 
 `static/js/live.js` is the other end: an element with ``data-stream`` opens the address, and applies what comes. After
 a break it asks again with the id of the last event that it has (`resume_id`).
@@ -28,7 +32,10 @@ HEARTBEAT_S = 15.0
 RENEW_S = 0.3
 """A part of a page that is read again as a whole is so after this pause at the earliest."""
 
-Action = Literal["replace", "inner", "append", "prepend", "remove", "show", "hide"]
+Action = Literal["replace", "inner", "append", "prepend", "remove", "show", "hide", "title", "renew"]
+
+
+_WHOLE = frozenset({"replace", "renew"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Change:
     Attributes:
         action: ``replace`` and ``inner`` keep unchanged elements, focus and open folds; ``append`` and ``prepend`` add
             to its children, unless an element with the new one's id is there already; ``show`` and ``hide`` need no
-            HTML.
+            HTML. ``title`` sets the page's title, ``renew`` fetches the page again; both have no target.
         target: The element's id.
         html: Made by templates.
         id: Where the stream resumes after a break, such as an event cursor; of the last change of an event.
@@ -50,6 +57,8 @@ class Change:
     id: str | None = None
 
 
+RENEW: Final = Change("renew", "")
+"""Makes the browser fetch the page again, and show what is new in it."""
 DONE: Final = Change("remove", "")
 """Ends the stream: the browser closes it and does not come back."""
 
@@ -183,8 +192,8 @@ async def _more(queue: asyncio.Queue[Change | None], first: Change | None, *, un
 
 def _frame(changes: list[Change]) -> bytes:
     # A later replacement of the same element makes an earlier one pointless.
-    last = {change.target: at for at, change in enumerate(changes) if change.action == "replace"}
-    kept = [c for at, c in enumerate(changes) if c.action != "replace" or last[c.target] == at]
+    last = {change.target: at for at, change in enumerate(changes) if change.action in _WHOLE}
+    kept = [c for at, c in enumerate(changes) if c.action not in _WHOLE or last[c.target] == at]
     data = orjson.dumps([[change.action, change.target, change.html] for change in kept])
     ids = [change.id for change in changes if change.id is not None]
     return (f"id: {ids[-1]}\n".encode() if ids else b"") + b"data: " + data + b"\n\n"

@@ -8,6 +8,7 @@ from time import monotonic
 from nova_workers.base.errors import Gone, NotFound, NovaError
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
+from nova_workers.console.chat.around import Around, load_around
 from nova_workers.console.chat.live_run import LiveRun
 from nova_workers.console.chat.tail import Renderer, Tail
 from nova_workers.console.chat.transcript import Conversation, ShownTurn, load_conversation
@@ -17,7 +18,7 @@ from nova_workers.contracts.http.wire import RunView, ThreadView
 _WATCH_S = 1.5
 """How often the thread is looked at for runs that other clients started. Those of this page are followed at once."""
 _THREADS_EVERY = 3
-"""The list of threads is renewed with every third look."""
+"""The list of threads, forks and files are renewed with every third look."""
 LISTED_THREADS = 30
 _LEAST_PAUSE_S = 0.03
 _PAUSE_FACTOR = 4.0
@@ -72,6 +73,8 @@ class _Feed:
         self._pause_s = _LEAST_PAUSE_S
         self._sent: dict[str, str] = {}
         self._threads: list[ThreadView] | None = None
+        self._around: Around | None = None
+        self._is_open = False
         self._watcher = asyncio.create_task(self._watch())
         self._follower: asyncio.Task[None] | None = None
 
@@ -93,6 +96,8 @@ class _Feed:
         changes += self._tail_changes()
         if self._threads is not None:
             changes += self._replaced("threads", self._render("threads", self._threads, self._thread_id))
+        if self._around is not None:
+            changes += self._replaced("around", self._render("around", *self._around))
         self._rendered_at = monotonic()
         self._pause_s = max(_LEAST_PAUSE_S, _PAUSE_FACTOR * (self._rendered_at - started))
         return changes
@@ -120,11 +125,18 @@ class _Feed:
             html = self._render("turn", shown, loaded.thread)
             if self._is_new(f"turn-{shown.turn.id}", html):
                 changes.append(Change("append", "turns", html))
-        for name in ("head", "queue", "controls", "side"):
+        for name in ("head", "queue", "controls", "side", "naming"):
             changes += self._replaced(name, self._render(name, loaded))
+        title = self._render("page_title", loaded.thread)
+        if self._is_new("title", title):
+            changes.append(Change("title", "", title))
         self._after = max(self._after, loaded.depth)
         if changes:
+            if self._is_open:
+                # What an action reported was true until this change.
+                changes.append(Change("remove", "flash"))
             changes.append(Change("remove", "chat-empty", id=str(self._after)))
+        self._is_open = True
         return changes
 
     def _replaced(self, name: str, html: str) -> list[Change]:
@@ -176,7 +188,7 @@ class _Feed:
                 await asyncio.sleep(_WATCH_S)
                 looks += 1
                 if looks % _THREADS_EVERY == 0:
-                    await self._list_threads()
+                    await self._look_around()
                 runs = (await self._client.threads.runs(self._thread_id, media=False, limit=20)).items
                 state = [(run.id, run.status, run.position, run.waiting_for, run.message) for run in runs]
                 if state != seen:
@@ -186,8 +198,11 @@ class _Feed:
         except NovaError as error:
             self._fail(error)
 
-    async def _list_threads(self) -> None:
-        page = await self._client.threads.list(agent_id=self._listed_agent, limit=LISTED_THREADS)
+    async def _look_around(self) -> None:
+        page, self._around = await asyncio.gather(
+            self._client.threads.list(agent_id=self._listed_agent, limit=LISTED_THREADS),
+            load_around(self._client, self._thread_id),
+        )
         self._threads = page.items
         loaded = self._conversation
         titles = {thread.id: thread.title for thread in page.items}

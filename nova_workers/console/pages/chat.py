@@ -11,12 +11,12 @@ from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput, NotFound, Rejected
 from nova_workers.base.ids import new_id
-from nova_workers.console.access import agent_choices, if_allowed
+from nova_workers.console.access import agent_choices
 from nova_workers.console.chat import actions
+from nova_workers.console.chat.around import load_around
 from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
 from nova_workers.console.chat.messages import IMAGES, message_of, read_message
 from nova_workers.console.chat.transcript import load_conversation
-from nova_workers.console.chat.tree import draw_tree
 from nova_workers.console.forms import Form, build
 from nova_workers.console.live import resume_id, stream
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -84,11 +84,10 @@ async def _list_page(request: Request, form: Form, *, status: int = 200) -> Resp
 
 async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Response:
     client, thread_id, agent = client_of(request), request.path_params["thread_id"], filter_of(request, "agent")
-    conversation, threads, files, tree = await asyncio.gather(
+    conversation, threads, around = await asyncio.gather(
         load_conversation(client, thread_id, to_depth=_depth(filter_of(request, "to"))),
         client.threads.list(agent_id=agent, limit=LISTED_THREADS),
-        if_allowed(client.files.list(thread_id=thread_id, limit=LISTED_THREADS), None),
-        client.threads.forks(thread_id),
+        load_around(client, thread_id),
     )
     return render(
         request,
@@ -97,8 +96,7 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
         conversation=conversation,
         thread=conversation.thread,
         threads=threads.items,
-        files=files.items if files else (),
-        drawing=draw_tree(tree, thread_id),
+        around=around,
         listed_agent=agent,
         form=form,
     )

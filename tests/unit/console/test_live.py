@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Unavailable
+from nova_workers.console import app
 from nova_workers.console.fleet_watch import PATIENCE_S, PAUSE_S, FleetWatch
 from nova_workers.console.live import DONE, RENEW_S, Change, nothing, renewals, stream
 from tests.requirements import proves
@@ -238,3 +240,14 @@ async def test_a_fleet_that_hangs_or_fails_in_a_new_way_does_not_answer_and_is_a
     seen = asked
     await pass_time(60)
     assert asked == seen, "No page is open."
+
+
+def test_what_is_live_of_a_page_is_all_of_it() -> None:
+    """Only what grows by single words is live by itself; what stood beside another live part would be older than it."""
+    templates = Path(app.__file__).parent / "templates"
+    parts = {"chat/thread.html", "agents/try_parts.html"}
+    for path in templates.rglob("*.html"):
+        name, text = path.relative_to(templates).as_posix(), path.read_text()
+        if name not in parts:
+            live = text.partition("{% block live %}")[2].partition("{% endblock %}")[0]
+            assert text.count("data-refresh") + text.count("data-stream") == live.count("data-"), name

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from nova_workers.console.actions import act
 from nova_workers.console.drawing.wait_graph import WaitGraph, draw_waits
 from nova_workers.console.forms import build, read_form
-from nova_workers.console.live import DONE, Change, renewals, stream
-from nova_workers.console.rendering import fragment, render
+from nova_workers.console.live import DONE, RENEW, Change, renewals, stream
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.orchestrations import (
     AgentKill,
@@ -46,7 +46,7 @@ async def show(request: Request) -> Response:
 
 
 async def follow(request: Request) -> Response:
-    """Stream the page's changing part, whenever the tree has news."""
+    """Say when the tree has news."""
     return stream(state_of(request).watch, _changes(request))
 
 
@@ -54,8 +54,7 @@ async def _changes(request: Request) -> AsyncGenerator[Change]:
     events = client_of(request).orchestrations.events(request.path_params["orchestration"])
     async with aclosing(renewals(events, lambda item: item[1].event.type in _NEWS)) as news:
         async for _ in news:
-            seen = await _read(request)
-            yield Change("replace", "orchestration", fragment(request, "orchestrations/details.html", "details", seen))
+            yield RENEW
     yield DONE
 
 

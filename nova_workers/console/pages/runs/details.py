@@ -11,9 +11,9 @@ from nova_workers.client.resources.runs import Runs
 from nova_workers.console.actions import Done, act, answer_run
 from nova_workers.console.drawing.waterfall import waterfall
 from nova_workers.console.forms import read_form
-from nova_workers.console.live import DONE, Change, renewals, stream
+from nova_workers.console.live import DONE, RENEW, Change, renewals, stream
 from nova_workers.console.paging import cursor_of
-from nova_workers.console.rendering import fragment, render
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
@@ -37,7 +37,7 @@ async def show(request: Request) -> Response:
 
 
 async def follow(request: Request) -> Response:
-    """Stream the page's changing part, whenever the run has news."""
+    """Say when the run has news."""
     return stream(state_of(request).watch, _changes(request))
 
 
@@ -45,9 +45,7 @@ async def _changes(request: Request) -> AsyncGenerator[Change]:
     runs, run_id = client_of(request).runs, request.path_params["run"]
     async with aclosing(renewals(runs.events(run_id), lambda item: item[1].type in _NEWS)) as news:
         async for _ in news:
-            run, timeline = await _read(runs, request)
-            bars = waterfall(timeline, state_of(request).clock.now())
-            yield Change("replace", "run", fragment(request, "runs/details.html", "details", run, timeline, bars))
+            yield RENEW
     yield DONE
 
 

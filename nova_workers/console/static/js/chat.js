@@ -35,6 +35,7 @@ async function onSubmit(event) {
   delete form.dataset.busy;
   show(form, problem);
   if (problem) return;
+  delete form.dataset.touched;
   if (isMessage) clearComposer();
   turns?.dispatchEvent(new CustomEvent("nova:reopen"));
 }

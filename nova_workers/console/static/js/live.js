@@ -1,19 +1,20 @@
-// Live parts of a page: sections that are fetched again (`data-refresh` in seconds), streams of changes
-// (`data-stream`), and a page that waits for the API (`data-retry`).
+// What is live of a page: it is fetched again, whole, each so many seconds (`data-refresh` of <main>) or when its stream
+// (`data-stream`) says so; streams of changes to single elements; and a page that waits for the API (`data-retry`).
 import { morph, morphChildren } from "./morph.js";
 import { showTimes } from "./parts.js";
 
 const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
 const LONGEST_PAUSE_MS = 15_000;
+const FLASH_MS = 6_000;
 
 export function startLive() {
-  refreshSections();
+  startRenewal();
   retryPage();
   const streams = new Map();
   const away = document.getElementById("away");
   const openStreams = () => {
     for (const element of document.querySelectorAll("[data-stream]")) {
-      if (!streams.has(element)) streams.set(element, new Stream(element));
+      if (streams.get(element)?.done ?? true) streams.set(element, new Stream(element));
     }
     for (const [element, stream] of streams) {
       if (!element.isConnected) { stream.end(); streams.delete(element); }
@@ -29,6 +30,8 @@ export function startLive() {
 
 export function apply(changes) {
   for (const [action, id, html] of changes) {
+    if (action === "renew") renew();
+    if (action === "title") document.title = html;
     const target = document.getElementById(id);
     if (!target) continue;
     const parsed = document.createElement("template");
@@ -88,6 +91,8 @@ class Stream {
 
   end() {
     this.done = true;
+    // A page that was fetched since may have another one.
+    delete this.element.dataset.stream;
     clearTimeout(this.timer);
     clearTimeout(this.hiding);
     this.close();
@@ -115,37 +120,52 @@ class Stream {
   }
 }
 
-function refreshSections() {
-  const sections = [...document.querySelectorAll("[data-refresh]")];
-  if (!sections.length) return;
-  const pause = Math.min(...sections.map((section) => Number(section.dataset.refresh))) * 1000;
-  let failures = 0;
-  let timer;
+// A page that is live is fetched again: each `data-refresh` seconds of <main>, or when its stream says so.
+const renewal = { timer: 0, failures: 0, isUnderWay: false, isStale: false };
 
-  async function refresh() {
-    clearTimeout(timer);
-    if (document.hidden) return;
+function startRenewal() {
+  const main = document.getElementById("main");
+  const soon = () => document.hidden || !main.dataset.refresh || renew(true);
+  planRenewal(main);
+  document.addEventListener("visibilitychange", soon);
+  addEventListener("online", soon);
+}
+
+function planRenewal(main) {
+  clearTimeout(renewal.timer);
+  // What a stream asked for is tried again until it came.
+  const seconds = Number(main.dataset.refresh) || (renewal.failures ? 1 : 0);
+  const pause = Math.min(LONGEST_PAUSE_MS, seconds * 1000 * 2 ** Math.min(renewal.failures, 4));
+  if (pause) renewal.timer = setTimeout(() => document.hidden || renew(true), pause);
+}
+
+async function renew(byClock = false) {
+  if (renewal.isUnderWay) { renewal.isStale = true; return; }
+  const main = document.getElementById("main");
+  renewal.isUnderWay = true;
+  do {
+    renewal.isStale = false;
+    clearTimeout(renewal.timer);
     const response = await fetchPage("refresh");
-    if (response?.ok) {
-      const page = new DOMParser().parseFromString(await response.text(), "text/html");
-      for (const { id } of sections) {
-        const [mine, theirs] = [document.getElementById(id), page.getElementById(id)];
-        // A selection would be lost with the text under it.
-        if (mine && theirs && !hasSelection(mine)) morph(mine, theirs);
-      }
-      failures = 0;
-      showTimes();
-      document.dispatchEvent(new CustomEvent("nova:changed"));
-    } else {
-      failures += 1;
-    }
-    if (failures !== 1) showOutage(response);
-    timer = setTimeout(refresh, Math.min(LONGEST_PAUSE_MS, pause * 2 ** Math.min(failures, 4)));
-  }
+    // Its page says that it was deleted.
+    if (response?.status === 404) return location.reload();
+    renewal.failures = response?.ok ? 0 : renewal.failures + 1;
+    if (response?.ok) showPage(main, new DOMParser().parseFromString(await response.text(), "text/html"), byClock);
+    if (renewal.failures !== 1) showOutage(response);
+  } while (renewal.isStale);
+  renewal.isUnderWay = false;
+  planRenewal(main);
+}
 
-  timer = setTimeout(refresh, pause);
-  document.addEventListener("visibilitychange", () => document.hidden || refresh());
-  addEventListener("online", refresh);
+function showPage(main, page, byClock) {
+  const theirs = page.getElementById("main");
+  // What an action reported is true until the page changes, and stays long enough to be read while time passes.
+  const flash = document.getElementById("flash");
+  if (flash && byClock && performance.now() < FLASH_MS) page.getElementById("away").after(flash.cloneNode(true));
+  document.title = page.title;
+  morph(main, theirs, true);
+  showTimes();
+  document.dispatchEvent(new CustomEvent("nova:changed"));
 }
 
 function retryPage() {
@@ -155,11 +175,6 @@ function retryPage() {
     const response = await fetchPage("retry");
     if (response && response.status !== 503) location.reload();
   }, Number(waiting.dataset.retry) * 1000);
-}
-
-function hasSelection(element) {
-  const selection = getSelection();
-  return !selection.isCollapsed && element.contains(selection.anchorNode);
 }
 
 // Asks for the page itself, since that also shows whether the session has ended. Undefined: the console does not answer.

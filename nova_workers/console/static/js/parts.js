@@ -20,7 +20,11 @@ export function startParts() {
   // no event of its own: a person then edits the form, or has pressed Escape.
   addEventListener("pageshow", allowSubmits);
   addEventListener("keydown", (event) => { if (event.key === "Escape") allowSubmits(); });
-  document.addEventListener("input", (event) => { delete event.target.form?.dataset.sent; });
+  document.addEventListener("input", ({ target: { form } }) => {
+    if (!form) return;
+    delete form.dataset.sent;
+    form.dataset.touched = "yes";
+  });
 }
 
 function allowSubmits() {
