@@ -38,6 +38,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "suspend.answer": "The first answer is the tool's result; a later one is refused.",
     "doors.contract": "Each door keeps keys, scopes, tenants, limits and request ids, and refuses in its own form.",
     "doors.resume": "A follower that is cut off anywhere and resumes has each item once, also without live events.",
+    "doors.joined": "A message that joined another run's turn is shown, followed and canceled with that run.",
     "doors.continue": "A message after a run follows in its thread or a fork, in one transaction; none is left empty.",
     "doors.chaos": "Clients of doors have their one run's answer, whole and nothing twice, whatever fails.",
     "doors.connect": "The lines that the console and the documents show for each client reach the fleet.",

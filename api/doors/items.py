@@ -161,38 +161,62 @@ def items_of(turn: TurnContents) -> tuple[Item, ...]:
     return tuple(items)
 
 
+def items_since(items: Sequence[Item], run_id: str) -> tuple[Item, ...]:
+    """Return the items of a turn after the message of a run that joined it; all of them if it began the turn."""
+    place = next((at for at, item in enumerate(items, start=1) if item.id == input_id(run_id)), None)
+    if place is None:
+        place = sum(item.step < 0 for item in items)
+    return tuple(items[place:])
+
+
 def input_item(run_id: str, content: Sequence[ContentBlock]) -> MessageItem:
     """Return the message of a run whose turn has not begun."""
     return MessageItem(input_id(run_id), run_id, -1, "user", tuple(content))
 
 
-def is_behind(item: Item, turn: TurnContents, after: EventCursor) -> bool:
-    """Return whether a follower who has the event `after` was given an item. Questions are given again."""
-    if item.step < 0:
-        return True
-    done_by = None if isinstance(item, QuestionItem) else done_with(item, turn)
-    return done_by is not None and done_by.key() <= after.key()
-
-
-def done_with(item: Item, turn: TurnContents) -> EventCursor | None:
-    """Return the event with which an item is given; None if none is known.
+class StepEvents:
+    """The events with which the items of a turn are given, as far as they are known.
 
     A response that calls tools is committed before the event that follows it: with that its text, its calls and what
     they ask are done. All else of a step is done with the event that closes it.
     """
-    with_response = isinstance(item, ReasoningItem | ToolCallItem | QuestionItem)
-    if with_response or (isinstance(item, MessageItem) and item.role == "assistant"):
-        rows = [row for row in turn.messages if _step(row) == item.step and row.kind == "response"]
-        return rows[0].event if rows else None
-    return closed_with(item.step, turn)
 
+    def __init__(self, turn: TurnContents) -> None:
+        """Take the turn, or a part of it: what is known of a step is in its messages."""
+        self._responses: dict[int, EventCursor] = {}
+        self._closing: dict[int, EventCursor] = {}
+        for message in turn.messages:
+            if message.event is None:
+                continue
+            step = _step(message)
+            if message.kind == "response":
+                self._responses.setdefault(step, message.event)
+            if step < turn.steps:
+                self._closing[step] = max(self._closing.get(step, message.event), message.event, key=EventCursor.key)
 
-def closed_with(step: int, turn: TurnContents) -> EventCursor | None:
-    """Return the event that closes a step; None if it is open, or none is known."""
-    if step >= turn.steps:
-        return None
-    events = [row.event for row in turn.messages if _step(row) == step and row.event is not None]
-    return max(events, key=EventCursor.key, default=None)
+    def of(self, item: Item) -> EventCursor | None:
+        """Return the event with which an item is given; None if none is known."""
+        with_response = isinstance(item, ReasoningItem | ToolCallItem | QuestionItem)
+        if with_response or (isinstance(item, MessageItem) and item.role == "assistant"):
+            return self._responses.get(item.step)
+        return self.closing(item.step)
+
+    def closing(self, step: int) -> EventCursor | None:
+        """Return the event that closes a step; None if it is open, or none is known."""
+        return self._closing.get(step)
+
+    def newest_before(self, cursor: EventCursor) -> EventCursor:
+        """Return the newest event before another one with which nothing was open; the beginning if there is none."""
+        ends = [*self._responses.values(), *self._closing.values()]
+        known = [end for end in ends if end.key() < cursor.key()]
+        return max(known, key=EventCursor.key, default=EventCursor())
+
+    def is_behind(self, item: Item, after: EventCursor) -> bool:
+        """Return whether a follower who has the event `after` was given an item. Questions are given again."""
+        if item.step < 0:
+            return True
+        event = None if isinstance(item, QuestionItem) else self.of(item)
+        return event is not None and event.key() <= after.key()
 
 
 def newest_event(turn: TurnContents) -> EventCursor:

@@ -63,6 +63,15 @@ class RunFollower:
         self._hub = hub
         self._watch = watch
 
+    async def read_state(self, target: Target) -> RunState:
+        """Return the state of a run.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        async with self._database.connection() as connection:
+            return await run_state(connection, target.tenant_id, target.run_id)
+
     async def find(self, target: Target) -> RunState:
         """Return the state of a run, and check that the cursor can belong to it.
 
@@ -70,16 +79,8 @@ class RunFollower:
             NotFound: No such run in this tenant.
             CursorFromTheFuture: The cursor is beyond the run's newest event.
         """
-        async with self._database.connection() as connection:
-            state = await run_state(connection, target.tenant_id, target.run_id)
-        newest = state.final_event if state.ended else None
-        if target.after.attempt > state.attempt or (newest is not None and target.after.key() > newest.key()):
-            raise CursorFromTheFuture(
-                f"{str(target.after)!r} is beyond the newest event of run {target.run_id!r}. "
-                "Give the id of an event that this run sent, or none to begin at the start.",
-                field="Last-Event-ID",
-                attempt=state.attempt,
-            )
+        state = await self.read_state(target)
+        check_cursor(target, state)
         return state
 
     async def follow(self, target: Target, state: RunState, follower: Follower) -> Ending:
@@ -160,6 +161,22 @@ class RunFollower:
     async def _recorded(self, target: Target) -> RecordedRun | None:
         async with self._database.connection() as connection:
             return await load_recorded_run(connection, target.tenant_id, target.run_id)
+
+
+def check_cursor(target: Target, state: RunState) -> None:
+    """Check that the cursor of a target can belong to its run.
+
+    Raises:
+        CursorFromTheFuture: The cursor is beyond the run's newest event.
+    """
+    newest = state.final_event if state.ended else None
+    if target.after.attempt > state.attempt or (newest is not None and target.after.key() > newest.key()):
+        raise CursorFromTheFuture(
+            f"{str(target.after)!r} is beyond the newest event of run {target.run_id!r}. "
+            "Give the id of an event that this run sent, or none to begin at the start.",
+            field="Last-Event-ID",
+            attempt=state.attempt,
+        )
 
 
 class Follower(Protocol):

@@ -23,17 +23,15 @@ class _Answer:
     Attributes:
         document: The message as far as it is committed.
         texts: What this stream sent of its texts.
-        unknown: Texts of which the client may have the beginning from before.
         lost: Texts that were removed with the others, although they are valid.
         may_be_there: Whether the client may have a part of it.
     """
 
-    __slots__ = ("document", "lost", "may_be_there", "texts", "unknown")
+    __slots__ = ("document", "lost", "may_be_there", "texts")
 
     def __init__(self, message_id: str, *, may_be_there: bool) -> None:
         self.document = answer_message(message_id)
         self.texts: dict[TextKind, str] = {}
-        self.unknown: set[TextKind] = set()
         self.lost: set[TextKind] = set()
         self.may_be_there = may_be_there
 
@@ -50,6 +48,8 @@ class Answers:
         self._open: _Answer | None = None
         self._has_items = False
         """Whether something of the open one is committed."""
+        self._is_restated = False
+        """Whether a message was sent whole, since the client may have a part of it that came without an id."""
         self._ended: set[str] = set()
 
     def is_of_open(self, message_id: str) -> bool:
@@ -59,11 +59,9 @@ class Answers:
     def start(self, change: Started, kind: TextKind) -> None:
         """Begin a text."""
         if change.replaces:
+            # The client may have a part of it.
+            self._of(id_of_text(change.item_id)).may_be_there = True
             self.void(change.item_id, kind)
-        if change.is_resumed:
-            answer = self._of(id_of_text(change.item_id))
-            answer.unknown.add(kind)
-            answer.may_be_there = True
 
     def add_text(self, change: Delta, kind: TextKind) -> None:
         """Add the next piece of a text."""
@@ -74,32 +72,34 @@ class Answers:
         answer.may_be_there = True
         chunk = _chunk({**answer_message(message_id), **_fields(kind, change.text)})
         about = self._about(change.item_id, AGENT)
-        self._frames.show("messages-tuple", [chunk, about], event="messages")
         self._frames.show("events", self._event("on_chat_model_stream", {"chunk": chunk}))
-        if not answer.unknown:
-            if is_first:
-                self._frames.show("messages", {message_id: {"metadata": about}}, event="messages/metadata")
-            partial = answer_message(message_id)
-            for each, text in answer.texts.items():
-                partial |= _fields(each, text)
-            self._frames.show("messages", [partial], event="messages/partial")
+        if is_first:
+            self._frames.show("messages", {message_id: {"metadata": about}}, event="messages/metadata")
+        partial = answer_message(message_id)
+        for each, text in answer.texts.items():
+            partial |= _fields(each, text)
+        self._frames.show("messages", [partial], event="messages/partial")
+        if change.cursor is None and self._is_due_again():
+            self._remove(answer, change.item_id)
+            chunk = _chunk(partial)
+            answer.may_be_there = True
+        # A client adds it to what it has, so it is the one with the id.
+        self._frames.show("messages-tuple", [chunk, about], event="messages")
         if change.cursor is not None:
             self._frames.mark(change.cursor)
 
     def add_item(self, item: MessageItem | ReasoningItem | ToolCallItem) -> None:
         """Add what is committed."""
         answer = self._of(answer_id(item))
-        document, is_first_here = answer.document, not answer.texts and not self._has_items
         self._has_items = True
-        add_to_answer(document, item)
+        add_to_answer(answer.document, item)
         if isinstance(item, ToolCallItem):
-            if is_first_here:
-                # A client that was cut off may have it, and would add it to what it has.
-                self._remove(answer, item.id)
+            if self._is_due_again():
+                self._restate(answer, item.id, "message")
             self._add_call(answer, item)
             return
         kind: TextKind = "message" if isinstance(item, MessageItem) else "reasoning"
-        if kind in answer.lost or (kind in answer.unknown and kind not in answer.texts):
+        if kind in answer.lost:
             self._restate(answer, item.id, kind)
 
     def void(self, item_id: str, kind: TextKind) -> None:
@@ -109,9 +109,8 @@ class Answers:
             return
         answer = self._of(message_id)
         answer.texts.pop(kind, None)
-        answer.unknown.discard(kind)
         answer.lost.discard(kind)
-        answer.lost |= answer.texts.keys() | answer.unknown
+        answer.lost |= answer.texts.keys()
         self._remove(answer, item_id)
 
     def end(self) -> JsonObject | None:
@@ -136,11 +135,17 @@ class Answers:
             self._has_items = False
         return self._open
 
+    def _is_due_again(self) -> bool:
+        """Return whether a client that was cut off may have what comes without an id, and would add it to that."""
+        is_due = self._is_resumed and not (self._frames.is_held or self._frames.is_marked or self._is_restated)
+        self._is_restated |= is_due
+        return is_due
+
     def _restate(self, answer: _Answer, item_id: str, kind: TextKind) -> None:
         """Send what is committed of a message whole, in place of what the client may have of it."""
         self._remove(answer, item_id)
         # What was sent of the other texts is gone with it; reasoning precedes text.
-        answer.lost = set[TextKind]() if kind == "message" else (answer.texts.keys() | answer.unknown) - {kind}
+        answer.lost = set[TextKind]() if kind == "message" else answer.texts.keys() - {kind}
         chunk = _chunk(answer.document)
         self._frames.show("messages-tuple", [chunk, self._about(item_id, AGENT)], event="messages")
         answer.may_be_there = True

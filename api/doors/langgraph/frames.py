@@ -21,6 +21,8 @@ class Frames:
         """Take what the client wants to see, and the cursor that it has."""
         self.is_marked = False
         """Whether an event of this stream has an id."""
+        self.is_held = False
+        """Whether the client has the events that are added now: they are not sent."""
         self._modes = modes
         self._frames: list[tuple[str, Any]] = []
         self._marks: dict[int, EventCursor] = {}
@@ -38,7 +40,8 @@ class Frames:
 
     def add(self, event: str, data: Any) -> None:
         """Add an event."""
-        self._frames.append((event, data))
+        if not self.is_held:
+            self._frames.append((event, data))
 
     def mark(self, cursor: EventCursor) -> None:
         """Note that with the events so far a client has all up to a cursor. Of several it is the last that has it."""

@@ -197,7 +197,7 @@ async def find_run(door: Door, thread_id: str, run_id: str) -> tuple[ThreadView,
         NotFound: No such run in this thread.
     """
     thread = await thread_of(door, thread_id)
-    run = await door.run(run_id)
+    run = await door.shown_run(run_id)
     if run.thread_id != thread.id:
         raise missing("run", run_id)
     return thread, run
@@ -292,7 +292,7 @@ async def _resume(door: Door, thread_id: str | None, body: RunMake, key: Request
 
 
 async def _begun(door: Door, sent: Sent) -> Response:
-    run, thread = await door.run(sent.run_id), await door.thread(sent.thread_id)
+    run, thread = await door.shown_run(sent.run_id), await door.thread(sent.thread_id)
     return json(run_document(run, thread), Content_Location=sent.place)
 
 

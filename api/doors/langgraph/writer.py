@@ -68,6 +68,7 @@ class RunWriter:
     async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
         """Return changes as events."""
         for change in changes:
+            self._frames.is_held = change.event.key() <= self._sent.after.key()
             if not self._is_of_open_answer(change):
                 self._end_answer()
             match change:
@@ -81,7 +82,7 @@ class RunWriter:
                     self._finish(change)
                 case Progress(item_id, summary):
                     self._frames.show("custom", {"type": "progress", "tool_call_id": item_id, "summary": summary})
-                case Paused("waiting"):
+                case Paused("waiting") if not self._frames.is_held:
                     await self._pause(cursor)
                 case Ended():
                     await self._end(cursor)

@@ -76,7 +76,7 @@ def status_of(run: RunView, last_step: int | None) -> Status:
     if last_step is not None:
         return "completed"
     match run.status:
-        case "succeeded" | "merged":
+        case "succeeded":
             return "incomplete" if run.stop_reason == "max_tokens" or run.limit_reached else "completed"
         case "failed":
             return "failed"

@@ -79,7 +79,7 @@ async def get_response(
     if not stream:
         return await _document(door, response)
     after = None if starting_after is None else cursor_at(starting_after)
-    writer = ResponseWriter(door, response, after, held=starting_after)
+    writer = ResponseWriter(door, response, held=starting_after)
     return await door.follow(response.run_id, writer, after=after)
 
 

@@ -1,7 +1,7 @@
 """The events of a response.
 
-Their numbers are made from the cursors of the run's events, so that a client that resumes after a number, at any
-process, is where it was.
+Their numbers are made from the cursors of the run's events: each event is numbered from that of the run that it is of,
+however they come. So a client that resumes after a number, at any process, gets what would have come without a break.
 """
 
 from __future__ import annotations
@@ -34,21 +34,22 @@ from .responses import (
 _PLACE_BITS, _NUMBER_BITS, _SEQ_BITS = 11, 10, 22
 """Bits of a number, which with 10 of the attempt has the 53 that a double keeps: up to 2,047 events of the protocol for
 one of the run, of 4 million flushes of an attempt, which are a day of tokens."""
-_PLACES: Final = (1 << _PLACE_BITS) - 1
 _NUMBERS: Final = (1 << _NUMBER_BITS) - 1
 _SEQS: Final = (1 << _SEQ_BITS) - 1
+_BEGUN: Final = 1
+"""The number of the last event before those of the run."""
 _LAST: Final = b"data: [DONE]\n\n"
 
 
 def number_of(cursor: EventCursor) -> int:
-    """Return the number of the last event that the run's event at a cursor gives. It is exact in a double."""
+    """Return the number of the first event that the run's event at a cursor gives. It is exact in a double."""
     seq = _SEQS if cursor.seq == AFTER_LIVE else min(cursor.seq, _SEQS - 1)
     whole = ((cursor.attempt << _SEQ_BITS) | seq) << _NUMBER_BITS | min(cursor.number, _NUMBERS)
     return whole << _PLACE_BITS
 
 
 def cursor_at(number: int) -> EventCursor:
-    """Return the cursor after which a client that has the event of a number resumes."""
+    """Return the cursor of the run's event with which the event of a number comes."""
     whole = number >> _PLACE_BITS
     seq = (whole >> _NUMBER_BITS) & _SEQS
     return EventCursor(
@@ -61,62 +62,54 @@ def cursor_at(number: int) -> EventCursor:
 class ResponseWriter:
     """Writes one response's events."""
 
-    def __init__(
-        self, door: Door, response: ResponseId, after: EventCursor | None = None, *, held: int | None = None
-    ) -> None:
-        """Take the response, and the cursor from which the client resumes, with the number that it has."""
+    def __init__(self, door: Door, response: ResponseId, *, held: int | None = None) -> None:
+        """Take the response, and the number of the last event that the client has; None from the beginning."""
         self.is_over = False
         self._door = door
         self._response = response
-        self._is_resumed = after is not None
-        self._base = 0 if after is None else number_of(after)
-        # The numbers 0 and 1 are of the events that come before all of the run's.
-        self._used = -1 if after is None else int(self._base == 0)
         self._held = -1 if held is None else held
+        self._last = -1
+        """The number of the last event, whether the client has it or not."""
         self._index: dict[str, int] = {}
         self._texts: dict[str, list[str]] = {}
         self._asked_step: int | None = None
         """The step that ends the response by asking."""
-        self._events: list[tuple[str, JsonObject]] = []
-        self._numbered: dict[int, EventCursor | None] = {}
-        """The cursors of pieces of text and of items that are done, by how many events there were with them."""
-        self._anew: set[int] = set()
-        """The places of events with which an item begins, in place of what the client may have of it."""
+        self._events: list[tuple[str, JsonObject, EventCursor]] = []
 
     async def begin(self, run: RunState, before: Sequence[Item]) -> bytes:
-        """Return the first events; none to a client that resumes."""
+        """Return the first events, unless the client has them."""
         output, self._asked_step = part_of(before, self._response.first_step)
         for item in output:
             if any(True for _ in item_documents(item)):
                 self._place(item.id)
-        if self._is_resumed:
+        if self._held >= _BEGUN:
+            self._last = _BEGUN
             return b""
-        found = await self._door.recorded(run.run_id, with_items=self._response.first_step > 0)
+        found = await self._door.recorded(self._response.run_id, with_items=self._response.first_step > 0)
         document = response_document(self._response, found, is_begun=True)
+        self._at = EventCursor()
         self._add("response.created", response=document)
         self._add("response.in_progress", response=document)
-        return self._frames(None)
+        return self._frames()
 
     async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
         """Return the events of changes."""
         for change in changes:
+            self._at = change.event
             if self._is_behind(change):
                 await self._finish()
                 break
             match change:
                 case Started():
                     self._start(change)
-                case Delta(item_id, kind, text, at) if item_id in self._index:
+                case Delta(item_id, kind, text) if item_id in self._texts:
                     self._texts[item_id].append(text)
                     name = "output_text" if kind == "message" else "reasoning_summary_text"
                     self._add(f"response.{name}.delta", **self._part(item_id, kind), delta=text, **_LOGPROBS[kind])
-                    self._numbered[len(self._events)] = at
                 case Voided(item_id):
                     self._void(item_id)
-                case Done(item, at) if self._is_own(item):
+                case Done(item) if self._is_own(item):
                     self._done(item)
-                    # More may come with the last event.
-                    self._numbered[len(self._events)] = at if at is not None and at.key() < cursor.key() else None
                 case Paused("waiting"):
                     await self._pause()
                 case Ended():
@@ -125,7 +118,7 @@ class ResponseWriter:
                     pass
             if self.is_over:
                 break
-        return self._frames(cursor) + (_LAST if self.is_over else b"")
+        return self._frames() + (_LAST if self.is_over else b"")
 
     def _is_behind(self, change: Change) -> bool:
         """Return whether a change comes after what ends the response."""
@@ -149,10 +142,6 @@ class ResponseWriter:
             return
         index = self._place(change.item_id)
         self._texts[change.item_id] = []
-        if change.is_resumed:
-            return
-        if change.replaces:
-            self._anew.add(len(self._events))
         if change.kind == "message":
             self._open_message(change.item_id, change.item_id)
         else:
@@ -249,33 +238,20 @@ class ResponseWriter:
         return {"item_id": item_id, "output_index": self._place(item_id), part: 0}
 
     def _add(self, kind: str, **fields: Any) -> None:
-        self._events.append((kind, fields))
+        self._events.append((kind, fields, self._at))
 
-    def _frames(self, cursor: EventCursor | None) -> bytes:
-        """Return the events that were added.
+    def _frames(self) -> bytes:
+        """Return the events that were added, without those that the client has.
 
-        The last has the cursor's number, and a piece of text or an item that is done its own: whatever flushes a
-        client is sent when it resumes, it is given none twice. What begins an item is above all that it has, as the
-        text that follows replaces what it has of the item.
+        Each has the number of the run's event that it is of, or the next one.
         """
         frames: list[bytes] = []
-        for at, (kind, fields) in enumerate(self._events):
-            self._used = min(self._used + 1, _PLACES)
-            number = self._base + self._used
-            own = cursor if at == len(self._events) - 1 else self._numbered.get(at + 1)
-            if own is not None and number_of(own) >= number:
-                number = number_of(own)
-                self._base, self._used = number, 0
-            elif at in self._anew and number <= self._held:
-                number = self._held + 1
-                self._used = number - self._base
-            body = orjson.dumps({"type": kind, "sequence_number": number, **fields})
-            frames.append(b"event: %s\ndata: %s\n\n" % (kind.encode(), body))
-        if cursor is not None:
-            self._base, self._used = number_of(cursor), 0
+        for kind, fields, cursor in self._events:
+            self._last = max(number_of(cursor), self._last + 1)
+            if self._last > self._held:
+                body = orjson.dumps({"type": kind, "sequence_number": self._last, **fields})
+                frames.append(b"event: %s\ndata: %s\n\n" % (kind.encode(), body))
         self._events.clear()
-        self._numbered.clear()
-        self._anew.clear()
         return b"".join(frames)
 
 

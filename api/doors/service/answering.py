@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from nova_workers.base.errors import IllegalTransition, NotFound
 from nova_workers.contracts.http.thread_states import ThreadStateReplace
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.contracts.waits import RunAnswer, ToolResult
-from nova_workers.domain.runs.rules.waiting import Within
+from nova_workers.domain.runs.rules.waiting import Taken, Within
 from nova_workers.domain.threads.rules.states import offer_state
 from nova_workers.ledger.auditing import act_as
 from nova_workers.ledger.database import Connection
 
 from ...submitting import given_results
-from .request import DoorRequest
+from .runs import Runs
+
+_T = TypeVar("_T")
 
 
-class Answering(DoorRequest):
-    """What goes on with runs, or ends them."""
+class Answering(Runs):
+    """What goes on with runs, or ends them. A message that joined another run's turn goes on and ends with that run."""
 
     __slots__ = ()
 
@@ -30,7 +34,11 @@ class Answering(DoorRequest):
         """
         act_as(self.caller.actor())
         waiting, tenant_id = self.state.services.waiting, self.caller.tenant_id
-        return await waiting.answer(tenant_id, run_id, answer.wait_id, answer, within=within)
+
+        async def send(run_id: str) -> RunView:
+            return await waiting.answer(tenant_id, run_id, answer.wait_id, answer, within=within)
+
+        return await self._by_answering(run_id, send)
 
     async def give(
         self,
@@ -61,16 +69,15 @@ class Answering(DoorRequest):
         if answers:
             act_as(self.caller.actor())
         given = await given_results(results, max_chars=self.state.services.settings.api.max_message_chars)
-        taken = await self.state.services.waiting.give(
-            self.caller.tenant_id,
-            run_id,
-            results=given,
-            answers={answer.wait_id or "": answer for answer in answers},
-            request=key,
-            made_id=made,
-            within=within,
-        )
-        return taken.made_id
+        waiting, tenant_id = self.state.services.waiting, self.caller.tenant_id
+        named = {answer.wait_id or "": answer for answer in answers}
+
+        async def send(run_id: str) -> Taken:
+            return await waiting.give(
+                tenant_id, run_id, results=given, answers=named, request=key, made_id=made, within=within
+            )
+
+        return (await self._by_answering(run_id, send)).made_id
 
     def offering(self, thread_id: str, offered: ThreadStateReplace) -> Within:
         """Return the writer, for an answer or results, of the state document that a client has, as `offer_state`.
@@ -92,4 +99,15 @@ class Answering(DoorRequest):
             IllegalTransition: It ended otherwise.
         """
         act_as(self.caller.actor())
-        return await self.state.services.canceller.cancel(self.caller.tenant_id, run_id)
+        canceller, tenant_id = self.state.services.canceller, self.caller.tenant_id
+        return await self._by_answering(run_id, lambda run_id: canceller.cancel(tenant_id, run_id))
+
+    async def _by_answering(self, run_id: str, change: Callable[[str], Awaitable[_T]]) -> _T:
+        """Make a change of a run, or of the one that answers it if its message joined that run's turn."""
+        try:
+            return await change(run_id)
+        except (IllegalTransition, NotFound):
+            run = await self.run(run_id)
+            if run.id == run_id:
+                raise
+            return await change(run.id)

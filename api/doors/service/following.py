@@ -15,7 +15,7 @@ from nova_workers.domain.runs.sql.reads import RunState
 from ...acceptance import longest_wait_s, view_at_end
 from ...streaming.following import Ending, Follower, Target
 from ...streaming.stream_permits import StreamPermit
-from ..streams import DoorStream, Writer
+from ..streams import DoorStream, Followed, Writer, followed_run
 from .submitting import Begun, Submitting
 
 _LEAST_WAIT_S: Final = 0.001
@@ -65,6 +65,8 @@ class Following(Submitting):
     ) -> DoorStream:
         """Respond with what a run does, from its beginning or after an event that the client has.
 
+        Of a message that joins another run's turn, it is what that turn has from the message on.
+
         Args:
             run_id: Whose events are sent.
             writer: Writes the response.
@@ -78,11 +80,11 @@ class Following(Submitting):
             TooManyStreams: All permits of the key are in use.
         """
         target = Target(self.caller.tenant_id, run_id, after or EventCursor())
-        found = found or await self.state.follower.find(target)
+        followed = await followed_run(self.state, target) if found is None else Followed(target, found)
         if permit is not None:
-            return DoorStream(self.state, target, found, writer=writer, permit=permit.handed_over())
+            return DoorStream(self.state, run_id, followed, writer=writer, permit=permit.handed_over())
         async with self.stream_permit() as own:
-            return DoorStream(self.state, target, found, writer=writer, permit=own.handed_over())
+            return DoorStream(self.state, run_id, followed, writer=writer, permit=own.handed_over())
 
     async def watch(self, run_id: str, follower: Follower) -> Ending:
         """Pass the events of a run to a follower up to the final one, and return why it ended.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from itertools import dropwhile
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nova_workers.base.errors import missing
 from nova_workers.contracts.bodies import Page
@@ -24,12 +23,18 @@ from nova_workers.domain.threads.sql.items import (
 from nova_workers.ledger.database import Connection
 
 from ...pagination import PageRequest
-from ..items import Item, input_id, input_item, items_of, newest_event
+from ..items import Item, input_item, items_of, items_since, newest_event
 from .request import DoorRequest
+
+_OF_TURN: Final = (
+    *("status", "attempt", "waiting_for", "waits", "cancel_requested_at", "finished_at"),
+    *("stop_reason", "limit_reached", "text", "output", "error"),
+)
+"""What a message that joined another run's turn has from that run. The turn's tokens are that run's."""
 
 
 class RecordedRun(NamedTuple):
-    """A run with what the ledger has of it."""
+    """A run with what the ledger has of it. Of a message that joined another run's turn, its outcome is that run's."""
 
     run: RunView
     facts: RunFacts
@@ -49,9 +54,18 @@ class Runs(DoorRequest):
         """
         async with self.state.services.database.connection() as connection:
             run = await get_run(connection, self.caller.tenant_id, run_id)
-            while run.merged_into is not None:
-                run = await get_run(connection, self.caller.tenant_id, run.merged_into)
-        return run
+            return await answering_run(connection, self.caller.tenant_id, run)
+
+    async def shown_run(self, run_id: str) -> RunView:
+        """Return a run as it is now. Of a message that joined another run's turn, its outcome is that run's.
+
+        Raises:
+            NotFound: No such run in this tenant.
+        """
+        tenant_id = self.caller.tenant_id
+        async with self.state.services.database.connection() as connection:
+            run = await get_run(connection, tenant_id, run_id)
+            return as_answered(run, await answering_run(connection, tenant_id, run))
 
     async def changed_runs(self, which: ChangedRuns, paging: PageRequest) -> Page[RunView]:
         """Return a page of an agent's runs, those that changed last first.
@@ -92,6 +106,7 @@ class Runs(DoorRequest):
         async with self.state.services.database.connection() as connection:
             facts = await get_run_facts(connection, tenant_id, run_id)
             run = await get_run(connection, tenant_id, run_id)
+            run = as_answered(run, await answering_run(connection, tenant_id, run))
             items = await _items_of_run(connection, tenant_id, run_id) if with_items else ()
             return RecordedRun(run, facts, items)
 
@@ -129,6 +144,18 @@ class Runs(DoorRequest):
         await self.state.services.canceller.delete_only_run(self.caller.tenant_id, run_id)
 
 
+async def answering_run(connection: Connection, tenant_id: str, run: RunView) -> RunView:
+    """Return the run whose turn answers a run's message: another one, if it joined that."""
+    while run.merged_into is not None:
+        run = await get_run(connection, tenant_id, run.merged_into)
+    return run
+
+
+def as_answered(run: RunView, by: RunView) -> RunView:
+    """Return a run with the outcome of the one that answers it."""
+    return run if by is run else run.model_copy(update={name: getattr(by, name) for name in _OF_TURN})
+
+
 async def _items_of_run(connection: Connection, tenant_id: str, run_id: str) -> tuple[Item, ...]:
     turn = await load_run_contents(connection, tenant_id, run_id)
     found = () if turn is None else items_of(turn)
@@ -138,7 +165,7 @@ async def _items_of_run(connection: Connection, tenant_id: str, run_id: str) -> 
     if message is None:
         raise missing("run", run_id)
     if message.merged_into is not None:
-        turn = await load_run_contents(connection, tenant_id, message.merged_into)
-        whole = () if turn is None else items_of(turn)
-        found = tuple(dropwhile(lambda item: item.id != input_id(run_id), whole))[1:]
+        by = await answering_run(connection, tenant_id, await get_run(connection, tenant_id, message.merged_into))
+        turn = await load_run_contents(connection, tenant_id, by.id)
+        found = () if turn is None else items_since(items_of(turn), run_id)
     return (input_item(run_id, message.content), *found)

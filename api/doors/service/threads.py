@@ -24,6 +24,7 @@ from nova_workers.domain.threads.sql.states import read_state
 
 from ..items import Item, items_of
 from .request import DoorRequest
+from .runs import answering_run, as_answered
 
 
 class ItemPage(NamedTuple):
@@ -103,6 +104,8 @@ class Threads(DoorRequest):
     async def runs_of_thread(self, thread_id: str, *, limit: int) -> list[RunView]:
         """Return the newest runs of a conversation in reverse order of its queue, without the data of images.
 
+        A message that joined another run's turn has the outcome of that run.
+
         Raises:
             NotFound: No such thread in this tenant.
             Gone: It was deleted.
@@ -111,7 +114,7 @@ class Threads(DoorRequest):
         async with self.state.services.database.connection() as connection:
             await get_thread(connection, tenant_id, thread_id)
             rows = await list_thread_runs(connection, tenant_id, thread_id, before_seq=None, limit=limit, media=False)
-        return [run for run, _ in rows]
+            return [as_answered(run, await answering_run(connection, tenant_id, run)) for run, _ in rows]
 
     async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
         """Return the items of the newest turns of a conversation, with those that a fork inherited.

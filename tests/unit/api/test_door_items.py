@@ -19,6 +19,7 @@ from api.doors.items import (
     ToolCallItem,
     ToolResultItem,
     items_of,
+    items_since,
     message_id,
     reasoning_id,
 )
@@ -168,6 +169,14 @@ def test_calls_of_the_caller_questions_files_and_steering_messages_are_items() -
     assert (items[-1].id, items[-1].run_id) == (f"msg_{other.removeprefix('run_')}_in", other)
 
 
+def test_a_message_that_joined_a_turn_has_what_comes_after_it_and_a_collected_one_the_whole_turn() -> None:
+    other = "run_01ARZ3NDEKTSV4RRFFQ69G5FAW"
+    steering = StoredMessage("steering", 0, 3, other, None, (text_block("Quick!"),))
+    items = items_of(replace(WHOLE, messages=(*WHOLE.messages[:3], steering, WHOLE.messages[3])))
+    assert items_since(items, other) == items[-1:]
+    assert items_since(items, "run_01ARZ3NDEKTSV4RRFFQ69G5FAX") == items[1:]
+
+
 def test_a_call_has_no_item_before_the_response_that_made_it_is_committed() -> None:
     assert items_of(TurnContents("turn_1", RUN, 0, (QUERY,), calls=(call(0, "running"),))) == items_of(
         TurnContents("turn_1", RUN, 0, (QUERY,))
@@ -197,7 +206,10 @@ async def test_a_follower_that_comes_back_has_every_item_and_gets_none_of_a_clos
     first = done(await ItemFeed(RUN, ledger.read).take(EVENTS[:cut]))
     ledger.contents = WHOLE
     feed = ItemFeed(RUN, ledger.read)
-    await feed.resume(EVENTS[cut - 1].cursor if cut else EventCursor())
+    resumed = await feed.resume(EVENTS[cut - 1].cursor if cut else EventCursor())
+    had = [event for event in EVENTS[:cut] if event.cursor.key() > resumed.after.key()]
+    again = done(await feed.take(had))
+    assert [item for item in first if item not in again] == list(resumed.before[1:])
     second = done(await feed.take(EVENTS[cut:]))
     assert [*first, *second] == list(items_of(WHOLE)[1:])
 

@@ -100,7 +100,8 @@ _PAGE_OF_THREAD = """
 _LIST_OF_THREAD = f"{view_of_runs(_PAGE_OF_THREAD)} ORDER BY r.seq DESC"
 
 _STATE = """
-SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
+SELECT id, thread_id, agent_id, status, attempt, final_event_id, merged_into
+  FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
 
 _ENDED_AMONG = f"""
@@ -140,6 +141,7 @@ class RunState:
     status: str
     attempt: int
     final_event: EventCursor | None
+    merged_into: str | None = None
 
     @classmethod
     def accepted(cls, run_id: str, thread_id: str, agent_id: str) -> RunState:
@@ -219,6 +221,7 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
         status=row["status"],
         attempt=row["attempt"],
         final_event=None if final is None else EventCursor.parse(final),
+        merged_into=row["merged_into"],
     )
 
 

@@ -66,12 +66,14 @@ _MESSAGE = "SELECT content, merged_into FROM runs WHERE tenant_id = :tenant_id A
 
 
 # Before it is the turn that the run's continues, or will continue if it is queued; of compactions, the one that they
-# summarize. A step that waits has no usage of its own yet: the turn's is up to it.
+# summarize. A message that joined a turn continues that turn's run. A step that waits has no usage of its own yet: the
+# turn's is up to it.
 _FACTS = """
-SELECT r.options, t.ephemeral, b.run_id AS before_run_id,
+SELECT r.options, t.ephemeral, COALESCE(r.merged_into, b.run_id) AS before_run_id,
        (SELECT max(c.step)
           FROM run_waits w JOIN tool_calls c ON c.turn_id = b.id AND c.call_id = w.tool_call_id
-         WHERE w.run_id = b.run_id AND w.request ->> 'kind' = ANY(:external::text[])) AS before_step,
+         WHERE w.run_id = b.run_id AND r.merged_into IS NULL
+           AND w.request ->> 'kind' = ANY(:external::text[])) AS before_step,
        jsonb_build_object('input_tokens', u.input_tokens, 'output_tokens', u.output_tokens,
                           'cache_read_tokens', u.cache_read_tokens, 'cache_write_tokens', u.cache_write_tokens,
                           'reasoning_tokens', u.reasoning_tokens) AS used,

@@ -89,7 +89,7 @@ class OpenAIDoor:
         raise NotImplementedError
 
     async def events(self, http: httpx2.AsyncClient, run_id: str, after: str | None = None) -> list[DoorEvent]:
-        """Follow the response of a run."""
+        """Follow the response of a run. Pieces of a text come in one or in several, and are one event here."""
         resumed = {} if after is None else {"starting_after": after}
         params = {"stream": "true", **resumed}
         found: list[DoorEvent] = []
@@ -98,6 +98,8 @@ class OpenAIDoor:
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
                     event = orjson.loads(line.removeprefix("data: "))
+                    if event["type"].endswith("text.delta") and found and found[-1].content["type"] == event["type"]:
+                        event["delta"] = found.pop().content["delta"] + event["delta"]
                     found.append(DoorEvent(str(event["sequence_number"]), event))
         return found
 

@@ -189,6 +189,7 @@ async def test_what_became_of_a_run_is_shown(api: Api, worker: ManualWorker, doo
     assert door.outcome_of(await door.read(api.http, fails)).status == "failed"
 
 
+@proves("doors.joined")
 @each_door("read")
 async def test_a_message_that_joined_another_run_shows_that_runs_answer(
     api: Api, worker: ManualWorker, door: DoorClient
@@ -197,12 +198,43 @@ async def test_a_message_that_joined_another_run_shows_that_runs_answer(
     active = await api.run(thread_id, "Paint the wall.")
     turn = await worker.claim(thread_id)
     joined = await api.run(thread_id, "Blue, please.", on_busy="steer")
+    streams = "resume" in door.can
+    following = asyncio.create_task(door.events(api.http, joined)) if streams else None
     await turn.commit("I begin.")
     # The step has the message that joined, too.
     turn.seq += 1
-    await turn.finish("The wall is blue.")
     assert (await api.http.get(f"/v1/runs/{joined}")).json()["merged_into"] == active
+    assert door.outcome_of(await door.read(api.http, joined)).status == "working"
+    await turn.emit(live.Token(text="The wall is blue."))
+    await turn.finish("The wall is blue.")
     assert door.outcome_of(await door.read(api.http, joined)) == ("succeeded", "The wall is blue.")
+    if following is not None:
+        # A stream goes on with what answers the message, whether it began before or after it joined.
+        whole = await following
+        later = await door.events(api.http, joined)
+        assert later[-1] == whole[-1]
+        for said in map(str, (whole, later)):
+            assert "blue." in said
+        for at, event in enumerate(later[:-1]):
+            if event.id is not None and at > 1:
+                rest = await door.events(api.http, joined, after=event.id)
+                assert rest[-len(later) + at + 1 :] == later[at + 1 :], event
+
+
+@proves("doors.joined")
+@each_door("cancel")
+async def test_a_message_that_joined_another_run_is_canceled_with_it(
+    api: Api, worker: ManualWorker, door: DoorClient
+) -> None:
+    thread_id = await api.thread()
+    active = await api.run(thread_id, "Paint the wall.")
+    turn = await worker.claim(thread_id)
+    joined = await api.run(thread_id, "Blue, please.", on_busy="steer")
+    await turn.commit("I begin.")
+    turn.seq += 1
+    await turn.suspend("I must ask.", QUESTION)
+    assert (await door.cancel(api.http, joined)).is_success
+    assert (await api.http.get(f"/v1/runs/{active}")).json()["cancel_requested_at"] is not None
 
 
 @each_door("resume")

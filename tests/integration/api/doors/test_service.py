@@ -42,6 +42,7 @@ class Notes:
     def __init__(self) -> None:
         self.is_over = False
         self.through_pauses = False
+        self.held = EventCursor()
         self.before: list[Item] = []
         self.changes: list[Change] = []
         self.writes: list[tuple[Sequence[Change], EventCursor]] = []
@@ -52,7 +53,10 @@ class Notes:
         return b""
 
     async def write(self, changes: Sequence[Change], cursor: EventCursor) -> bytes:
-        """Note changes; at a pause for a person the stream is over."""
+        """Note changes that the follower lacks; at a pause for a person the stream is over."""
+        had = [change for change in changes if change.event.key() <= self.held.key()]
+        self.before += [change.item for change in had if isinstance(change, Done)]
+        changes = changes[len(had) :]
         self.changes += changes
         self.writes.append((changes, cursor))
         ends = Ended if self.through_pauses else Paused | Ended
@@ -75,6 +79,7 @@ async def followed(door: Door, run_id: str, after: EventCursor | None = None, *,
     """Follow a run until it pauses or ends."""
     notes = Notes()
     notes.through_pauses = through_pauses
+    notes.held = after or EventCursor()
     stream = await door.follow(run_id, notes, after=after)
 
     async def receive() -> Message:
@@ -201,9 +206,9 @@ class Kept:
         """Apply changes."""
         for change in changes:
             match change:
-                case Started(item_id, is_resumed=is_resumed):
+                case Started(item_id):
                     assert (item_id, False) not in self.done, "an item began again after it was done"
-                    self.open[item_id] = self.open.get(item_id, "") if is_resumed else ""
+                    self.open[item_id] = ""
                 case Delta(item_id, _, text):
                     self.open[item_id] += text
                 case Voided(item_id):
