@@ -86,6 +86,8 @@ _AGENTS_MODEL: Final = "default"
 _ALIASES: Final = ("haiku", "sonnet", "opus")
 _WEB_TOOLS: Final = ("WebSearch", "WebFetch")
 """The native tools that a run keeps: the others are for the worker's disk, which the editor does not share."""
+_OPEN: Final = ("running", "waiting", "queued")
+_MOST_OPEN: Final = 200
 _CODES: Final = (
     ((Unauthenticated, Forbidden), -32000),
     ((NotFound, Gone), -32002),
@@ -195,7 +197,7 @@ class FleetAgent:
     async def _load(self, request: LoadSessionRequest) -> LoadSessionResponse:
         _check_cwd(request.cwd)
         async with self._opening(await self._client.threads.get(request.session_id), request) as session:
-            active = await self._active_run(session)
+            active = await self._open_run(session)
             # The turn that goes on is shown as it goes on, from its beginning.
             newest = None if active is None else await self._newest_turn(session)
             depth = newest.depth if newest is not None and active is not None and newest.run_id == active.id else None
@@ -210,7 +212,7 @@ class FleetAgent:
     async def _resume(self, request: ResumeSessionRequest) -> ResumeSessionResponse:
         _check_cwd(request.cwd)
         async with self._opening(await self._client.threads.get(request.session_id), request) as session:
-            newest, active = await self._newest_turn(session), await self._active_run(session)
+            newest, active = await self._newest_turn(session), await self._open_run(session)
             session.from_depth = None if newest is None else newest.depth + 1
             steps = 0 if active is None else (await self._client.runs.timeline(active.id, limit=1)).step_count
         if active is not None:
@@ -323,9 +325,10 @@ class FleetAgent:
         while (session := self._sessions.pop(session_id, None)) is not None:
             await session.leave()
 
-    async def _active_run(self, session: EditorSession) -> RunView | None:
-        run_id = (await self._client.threads.get(session.id)).active_run_id
-        return None if run_id is None else await self._client.runs.get(run_id)
+    async def _open_run(self, session: EditorSession) -> RunView | None:
+        """Return the run that goes on in a session, or goes on next: one that lost its worker is queued."""
+        found = (await self._client.runs.list(thread_id=session.id, status=_OPEN, limit=_MOST_OPEN)).items
+        return min(found, key=lambda run: -1 if run.position is None else run.position, default=None)
 
     async def _newest_turn(self, session: EditorSession) -> TurnView | None:
         turns = (await self._client.threads.turns(session.id, limit=1)).items
@@ -395,7 +398,7 @@ def _handling(model: type[R], handler: Callable[[R], Awaitable[BaseModel | None]
             return await handler(request)
         except NovaError as error:
             code = next((code for kinds, code in _CODES if isinstance(error, kinds)), -32603)
-            raise RequestError(code, error.message, {"code": error.code}) from error
+            raise RequestError(code, error.message, {"code": error.code, **error.fields}) from error
 
     return handle
 

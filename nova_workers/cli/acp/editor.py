@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
@@ -79,6 +79,8 @@ class Editor:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.capabilities = ClientCapabilities()
+        self._releasing: set[asyncio.Task[None]] = set()
+        """They end with the connection."""
 
     @property
     def reads(self) -> bool:
@@ -133,14 +135,31 @@ class Editor:
         request = CreateTerminalRequest(
             session_id=session_id, command=command, args=args, cwd=cwd, output_byte_limit=output_bytes
         )
-        made = await self.ask("terminal_create", request, CreateTerminalResponse)
+
+        async def release(made: CreateTerminalResponse) -> None:
+            released = ReleaseTerminalRequest(session_id=session_id, terminal_id=made.terminal_id)
+            with suppress(RequestError, TimeoutError):
+                async with asyncio.timeout(_RELEASED_S):
+                    await self.tell("terminal_release", released)
+
+        made = await self._opened(self.ask("terminal_create", request, CreateTerminalResponse), release)
         try:
             yield Terminal(self, session_id, made.terminal_id)
         finally:
-            release = ReleaseTerminalRequest(session_id=session_id, terminal_id=made.terminal_id)
-            with suppress(RequestError, TimeoutError):
-                async with asyncio.timeout(_RELEASED_S):
-                    await self.tell("terminal_release", release)
+            await release(made)
+
+    async def _opened(self, asking: Coroutine[Any, Any, M], release: Callable[[M], Awaitable[None]]) -> M:
+        """Return the answer to a request that opens something. If the call is canceled, that is released."""
+        opening = asyncio.create_task(asking)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._keep(asyncio.create_task(_released(opening, release)))
+            raise
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
 
     async def ask(self, method: str, request: BaseModel, answer: type[M]) -> M:
         """Send a request by its key in `CLIENT_METHODS`, and return the answer.
@@ -157,6 +176,12 @@ class Editor:
             RequestError: The editor refused it.
         """
         await self._connection.send_request(CLIENT_METHODS[method], serialize_params(request))
+
+
+async def _released(opening: asyncio.Task[M], release: Callable[[M], Awaitable[None]]) -> None:
+    """Release what a request opens whose caller is gone."""
+    with suppress(RequestError, ConnectionError):
+        await release(await opening)
 
 
 def refusal(message: str, code: int = -32602, **data: object) -> RequestError:

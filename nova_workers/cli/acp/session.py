@@ -15,6 +15,7 @@ from acp.schema import (
 )
 
 from nova_workers.base.errors import Conflict, Gone, NotFound, NovaError, Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.acp.editor import Editor, refusal
 from nova_workers.cli.acp.mcp_servers import ToolServers
@@ -30,7 +31,7 @@ from nova_workers.cli.acp.updates import (
 from nova_workers.cli.acp.waits import AGAIN_S, Waits
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.events import EventCursor, Step, StreamEnd, StreamError, Waiting
+from nova_workers.contracts.events import Event, EventCursor, Step, StreamEnd, StreamError, Waiting
 from nova_workers.contracts.http.wire import MessageView, RunCreate, RunView
 from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.waits import (
@@ -49,6 +50,23 @@ _AT_LIMIT: Final[Mapping[str, StopReason]] = {
     "cost": "max_turn_requests",
     "time": "max_turn_requests",
 }
+
+
+@dataclass
+class _Followed:
+    """A run that is shown.
+
+    Attributes:
+        cursor: The newest event that was shown.
+        due: An event that was shown, while what it asks for is not done: the fleet did not answer.
+        error: Why it failed, if it did.
+    """
+
+    run_id: str
+    live: LiveUpdates
+    cursor: EventCursor = field(default_factory=EventCursor)
+    due: Event | None = None
+    error: StreamError | None = None
 
 
 @dataclass
@@ -75,9 +93,10 @@ class EditorSession:
     """The newest message that the editor was shown."""
     from_depth: int | None = None
     """Where the messages begin that it was not shown, before it was shown any."""
-    _run: tuple[str, LiveUpdates] | None = None
+    _run: _Followed | None = None
     """The run that is followed, or was last."""
-    _cursor: EventCursor = field(default_factory=EventCursor)
+    _unsettled: tuple[RunCreate, str] | None = None
+    """A message of which it is not known whether the fleet accepted it, and the key of its request."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the prompt that is being answered; others wait for it."""
     _lost: bool = False
@@ -111,9 +130,23 @@ class EditorSession:
             self.waits.asked = None
             if self._run is None or not is_answer:
                 body = RunCreate(message=message, model=self.model, **options.model_dump(exclude_unset=True))
-                run = await self.client.runs.create(body, thread_id=self.id)
-                self._run, self._cursor = (run.id, LiveUpdates(run.id)), EventCursor()
-            return await self._show_run(*self._run)
+                run = await self._send(body)
+                self._run = _Followed(run.id, LiveUpdates(run.id))
+            return await self._show_run(self._run)
+
+    async def _send(self, body: RunCreate) -> RunView:
+        """Send a message. The same one again, after an outage, is the same request: the fleet accepts it once."""
+        if self._unsettled is None or self._unsettled[0] != body:
+            self._unsettled = (body, new_id("evt"))
+        try:
+            run = await self.client.runs.create(body, thread_id=self.id, idempotency_key=self._unsettled[1])
+        except Unavailable:
+            raise
+        except NovaError:
+            self._unsettled = None
+            raise
+        self._unsettled = None
+        return run
 
     async def take_up(self, run_id: str, *, shown_steps: int = 0) -> None:
         """Show what the thread's active run does, and answer what it asks: another process began it.
@@ -124,8 +157,8 @@ class EditorSession:
         """
         async with self._turn:
             self._canceled.clear()
-            self._run, self._cursor = (run_id, LiveUpdates(run_id, shown_steps=shown_steps)), EventCursor()
-            await self._show_run(*self._run)
+            self._run = _Followed(run_id, LiveUpdates(run_id, shown_steps=shown_steps))
+            await self._show_run(self._run)
 
     async def cancel(self) -> None:
         """Cancel the run that is followed, and prompts that wait for it.
@@ -144,7 +177,7 @@ class EditorSession:
         await self.cancel()
         try:
             if self._run is not None and (self._turn.locked() or self._lost):
-                await self._cancel_run(self._run[0])
+                await self._cancel_run(self._run.run_id)
         finally:
             await self.leave()
 
@@ -170,7 +203,7 @@ class EditorSession:
         for update in prompted(run.id, run.message):
             await self.editor.show(self.id, update)
 
-    async def _show_run(self, run_id: str, live: LiveUpdates) -> StopReason:
+    async def _show_run(self, run: _Followed) -> StopReason:
         """Show a run until it ends, asks what the next prompt answers, or is canceled.
 
         Raises:
@@ -178,12 +211,12 @@ class EditorSession:
             Unavailable: The fleet does not answer. Once it does, the run is followed again.
         """
         try:
-            return await self._until_canceled(run_id, live)
-        except Unavailable:
+            return await self._until_canceled(run)
+        except Unavailable as error:
             self._lost = True
             if self._reader is None or self._reader.done():
                 self._reader = asyncio.create_task(self._read_again())
-            raise
+            raise Unavailable(error.message, run_id=run.run_id) from error
 
     async def _read_again(self) -> None:
         """Follow the run whose stream was lost, so that what it asks is answered."""
@@ -202,16 +235,16 @@ class EditorSession:
         if not self._lost or self._run is None:
             return
         try:
-            await self._show_run(*self._run)
+            await self._show_run(self._run)
         except Unavailable:
             raise
         except (NovaError, RequestError) as error:
             await self.note(f"The run before ended: {error}\n")
         self._lost = False
 
-    async def _until_canceled(self, run_id: str, live: LiveUpdates) -> StopReason:
+    async def _until_canceled(self, run: _Followed) -> StopReason:
         self.waits.handed.clear()
-        follow = asyncio.ensure_future(self._follow(run_id, live))
+        follow = asyncio.ensure_future(self._follow(run))
         canceled = asyncio.ensure_future(self._canceled.wait())
         handed = asyncio.ensure_future(self.waits.handed.wait())
         left = asyncio.ensure_future(self._left.wait())
@@ -225,11 +258,11 @@ class EditorSession:
                 return "cancelled"
             await self.waits.stop()
             try:
-                await self._cancel_run(run_id)
+                await self._cancel_run(run.run_id)
             except NovaError as error:
                 await self.note(
                     f"The run was not canceled, and goes on in the fleet: {error.message} "
-                    f"`nova runs cancel {run_id}` cancels it.\n"
+                    f"`nova runs cancel {run.run_id}` cancels it.\n"
                 )
             else:
                 await asyncio.wait({follow}, timeout=_CANCELED_S)
@@ -251,33 +284,53 @@ class EditorSession:
         except TimeoutError as error:
             raise Unavailable(f"The fleet did not answer for {_CANCELED_S:g} s.") from error
 
-    async def _follow(self, run_id: str, live: LiveUpdates) -> StopReason:
+    async def _follow(self, run: _Followed) -> StopReason:
         """Show a run until it ends, or asks what the next prompt answers."""
-        error: StreamError | None = None
-        async with aclosing(self.client.runs.events(run_id, after=self._cursor)) as feed:
+        outcome = await self._do_due(run)
+        if outcome is not None:
+            return outcome
+        async with aclosing(self.client.runs.events(run.run_id, after=run.cursor)) as feed:
             async for cursor, event in feed:
-                self._cursor = cursor
-                for update in live.of(event):
+                for update in run.live.of(event):
                     await self.editor.show(self.id, update)
-                match event:
-                    case Step():
-                        await self._show_details()
-                    case Waiting(kind="user" | "approval" | "client_tool"):
-                        await self.waits.attend(await self.client.runs.get(run_id))
-                    case StreamError():
-                        error = event
-                    case StreamEnd(final=True):
-                        await self._show_details()
-                        await self._show_title()
-                        return _outcome(event, error)
-                    case _:
-                        pass
+                run.cursor, run.due = cursor, event
+                outcome = await self._do_due(run)
+                if outcome is not None:
+                    return outcome
         # The run had ended before the cursor.
         return "end_turn"
 
+    async def _do_due(self, run: _Followed) -> StopReason | None:
+        """Do what the newest event of a run asks for, and return how the run ended; None if it goes on.
+
+        Raises:
+            Unavailable: The fleet does not answer. It stays due.
+            RequestError: The run failed.
+        """
+        end: StreamEnd | None = None
+        match run.due:
+            case Step():
+                await self._show_details()
+            case Waiting(kind="user" | "approval" | "client_tool"):
+                await self.waits.attend(await self.client.runs.get(run.run_id))
+            case StreamError() as error:
+                run.error = error
+            case StreamEnd(final=True) as end:
+                await self._show_details()
+                await self._show_title()
+            case _:
+                pass
+        run.due = None
+        return None if end is None else _outcome(end, run.error)
+
     async def _show_details(self) -> None:
         """Show what the ledger has of the calls since the last step."""
-        messages = [message async for message in self._unseen()]
+        shown = self.last_message
+        try:
+            messages = [message async for message in self._unseen()]
+        except NovaError:
+            self.last_message = shown
+            raise
         for message in messages:
             for update in self.stored.details(message):
                 await self.editor.show(self.id, update)

@@ -25,6 +25,7 @@ from acp.interfaces import Client
 from acp.router import MessageRouter
 from acp.schema import AudioContentBlock, ClientCapabilities, FileSystemCapabilities
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.acp.editor import Editor
 from nova_workers.cli.acp.mcp_servers import ToolServers
 from nova_workers.cli.acp.prompts import message_of
@@ -43,6 +44,7 @@ from nova_workers.contracts.events import (
 from nova_workers.contracts.http.tasks import StepView, TaskView
 from nova_workers.contracts.http.wire import MessageView
 from tests.integration.cli.editors.editor import TestEditor
+from tests.requirements import proves
 
 _START = StreamStart(run_id="r", thread_id="t", attempt=1, agent_id="a")
 
@@ -152,6 +154,35 @@ async def test_an_editor_that_releases_no_terminal_holds_up_nothing(tmp_path: Pa
         tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="auto")
         async with asyncio.timeout(30):
             assert await tools.call("c_1", "editor_run_command", {"command": "echo one"}) == ("one\n", False)
+
+
+@proves("doors.acp")
+async def test_a_terminal_that_opens_after_its_call_was_canceled_is_released(tmp_path: Path) -> None:
+    class Slow(TestEditor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked_for, self.opens = asyncio.Event(), asyncio.Event()
+            self.released: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def create_terminal(self, session_id: str, command: str, *args: Any, **more: Any) -> Any:
+            self.asked_for.set()
+            await self.opens.wait()
+            return await super().create_terminal(session_id, command, *args, **more)
+
+        async def release_terminal(self, session_id: str, terminal_id: str, **_: Any) -> Any:
+            self.released.set_result(terminal_id)
+            return await super().release_terminal(session_id, terminal_id)
+
+    person = Slow()
+    async with _editor(person) as editor:
+        tools = EditorTools(editor, "thr_1", (tmp_path,), ToolServers(), set[str]().add, mode="auto")
+        call = asyncio.create_task(tools.call("c_1", "editor_run_command", {"command": "echo one"}))
+        await person.asked_for.wait()
+        await stop_tasks([call])
+        assert call.cancelled()
+        person.opens.set()
+        async with asyncio.timeout(30):
+            assert await person.released == "term_0"
 
 
 async def test_a_mode_holds_for_tools_that_were_offered_before(tmp_path: Path) -> None:
