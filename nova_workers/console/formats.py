@@ -31,14 +31,29 @@ _TONES: Mapping[str, str] = {
 def filters(clock: Clock) -> dict[str, Callable[..., object]]:
     """Return the filters by their names in templates."""
 
-    def time(value: datetime | None) -> Markup:
-        """Relative, with the absolute time on hover. The browser keeps it current."""
-        return NOTHING if value is None else _time(value, clock.now())
+    def time(value: datetime | str | None) -> Markup:
+        """Show it relative, with the absolute time on hover. The browser keeps it current."""
+        return NOTHING if value is None else _time(_moment(value), clock.now())
+
+    def due(value: datetime | None) -> Markup:
+        """Show a time at which something is to happen: it is now, and never ago, if that is late."""
+        return NOTHING if value is None else _time(value, min(value, clock.now()), " data-due")
+
+    def took(begin: datetime | None, end: datetime | None) -> str | Markup:
+        """Show how long something took, or takes until now. The browser keeps it current."""
+        if begin is None:
+            return NOTHING
+        if end is not None:
+            return duration((end - begin).total_seconds())
+        so_far = duration(max(0.0, (clock.now() - begin).total_seconds()))
+        return Markup('<span data-since="{}">{}</span>').format(begin.isoformat(timespec="milliseconds"), so_far)
 
     return {
         "time": time,
+        "due": due,
+        "clock": _clock,
         "duration": duration,
-        "took": _took,
+        "took": took,
         "tokens": tokens,
         "usd": usd,
         "bytes": size,
@@ -96,11 +111,12 @@ def brief(text: str | None, chars: int = 120) -> str:
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
 
 
-def _time(value: datetime, now: datetime) -> Markup:
+def _time(value: datetime, now: datetime, mark: str = "") -> Markup:
     at = value.astimezone(UTC)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(
         at.isoformat(timespec="milliseconds"),
         at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        Markup(mark),  # noqa: S704 - of this module
         _relative((now - at).total_seconds()),
     )
 
@@ -117,8 +133,13 @@ def _relative(age_s: float) -> str:
     return f"{words} ago" if past else f"in {words}"
 
 
-def _took(begin: datetime | None, end: datetime | None) -> str | Markup:
-    return NOTHING if begin is None or end is None else duration((end - begin).total_seconds())
+def _moment(value: datetime | str) -> datetime:
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _clock(value: datetime | str) -> str:
+    """Return the date and the time of day at the place that the value's offset is of."""
+    return f"{_moment(value):%a %Y-%m-%d %H:%M}"
 
 
 def _tone(word: object) -> str:

@@ -72,6 +72,8 @@ def draw_waits(agents: Sequence[TreeAgent]) -> WaitGraph:
 def _wait(agent: TreeAgent, target_id: str, by_id: Mapping[str, TreeAgent], on_cycle: frozenset[str]) -> Wait:
     target = by_id.get(target_id)
     name = target_id if target is None else target.name
+    if target is not None and target.state == "COMPLETED":
+        return Wait(agent.id, agent.name, target_id, name, "plain", f"{name} has ended; its result is on its way")
     if target is None or target.ended_at is not None:
         state = "is not in the tree" if target is None else f"has ended ({target.state.lower()})"
         return Wait(agent.id, agent.name, target_id, name, "dead", f"{name} {state}")

@@ -25,21 +25,23 @@ _TEXTS = ("prompt", "kind", "schedule", "action", "overlap", "catchup")
 _OPTIONAL = ("title", "timezone", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day")
 _NUMBERS = ("jitter_s", "catchup_s", "pause_after_failures")
 _PREVIEWED = 10
+_AHEAD = timedelta(days=1)
 
 
 async def show_list(request: Request) -> Response:
-    """Show a page of triggers, newest first, and the next firings of these."""
+    """Show a page of triggers, newest first, and when each of these fires next within a day."""
     page = await client_of(request).triggers.list(
         agent_id=filter_of(request, "agent"), limit=PAGE_SIZE, cursor=cursor_of(request)
     )
     now = state_of(request).clock.now()
-    marks = [Mark(at, "next", _name(trigger)) for trigger in page.items if (at := trigger.next_fire_at) is not None]
+    marks = [Mark(at, "next", _name(trigger)) for trigger in page.items if (at := _next_of(trigger)) is not None]
+    end = min(max((mark.at for mark in marks), default=now), now + _AHEAD)
     return render(
         request,
         "triggers/list.html",
         triggers=page.items,
         pager=pager(request, page),
-        axis=time_axis(marks, now, now, now + timedelta(days=1)),
+        axis=time_axis(marks, now, now, end),
     )
 
 
@@ -166,6 +168,10 @@ def _tone(firing: TriggerFiringView) -> str:
     if firing.run_status in {"failed", "timed_out", "canceled"}:
         return "failed"
     return "started" if firing.run_id is not None else "skipped"
+
+
+def _next_of(trigger: TriggerView) -> datetime | None:
+    return trigger.next_fire_at if trigger.enabled and not trigger.paused_reason else None
 
 
 def _name(trigger: TriggerView) -> str:

@@ -10,10 +10,8 @@ import pytest
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.contracts.runs import TurnFacts
-from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskUser
-from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
+from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.console.conftest import Console
 
@@ -79,12 +77,14 @@ async def test_a_question_is_answered_on_the_page(
     thread = await console.api.thread()
     run_id = await console.api.run(thread, "Ask me")
     turn = await worker.claim(thread)
-    await turn.commit("One moment.", _call("ok"))
     wait = NewWait("call_1", AskUser(question="Which one?", options=("red", "blue"), only_options=only_options))
-    async with worker.database.connection() as connection:
-        await suspend_run(connection, turn.claim, (wait,), TokenUsage(), TurnFacts("unified", "sandbox", {}))
+    await turn.suspend("One moment.", wait)
     page = (await browser.get(f"/runs/{run_id}")).text
     assert "Which one?" in page
+    # What it shows of a run that waits is as true as of one that ended.
+    assert "<dt>Steps</dt><dd>1</dd>" in page
+    assert "1 tool call<" in page
+    assert "<dt>Took</dt><dd><span data-since=" in page
     wait_id = page.partition('name="wait_id" value="')[2].partition('"')[0]
     assert ("Another answer" in page) is not only_options
     answered = await browser.post(f"/runs/{run_id}/answer", data={"wait_id": wait_id, "text": "green"})

@@ -57,3 +57,29 @@ def test_an_unknown_price_is_not_nothing() -> None:
 )
 def test_a_size_has_a_unit(count: int, shown: str) -> None:
     assert size(count) == shown
+
+
+def test_what_takes_time_is_counted_until_now() -> None:
+    clock = ManualClock()
+    took: Callable[..., object] = filters(clock)["took"]
+    begin = clock.now() - timedelta(seconds=125)
+    assert ">2 min 5 s</span>" in str(took(begin, None))
+    assert (took(begin, clock.now()), took(None, None)) == ("2 min 5 s", NOTHING)
+
+
+def test_what_is_due_was_never_ago() -> None:
+    clock = ManualClock()
+    due: Callable[..., object] = filters(clock)["due"]
+    assert [">now<" in str(due(clock.now() + timedelta(seconds=age_s))) for age_s in (-20, 0, 40)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_a_time_as_the_api_writes_it_is_shown_for_people() -> None:
+    shown = filters(ManualClock())
+    time: Callable[..., object] = shown["time"]
+    text: Callable[..., object] = shown["clock"]
+    assert "2026-11-23 09:30:00 UTC" in str(time("2026-11-23T10:30:00.123456+01:00"))
+    assert text("2026-11-23T10:30:00.123456+01:00") == "Mon 2026-11-23 10:30"

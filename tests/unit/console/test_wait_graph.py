@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from nova_workers.base.vocabulary import AgentState
 from nova_workers.console.drawing.wait_graph import draw_waits
 from nova_workers.contracts.http.orchestrations import TreeAgent
 from nova_workers.contracts.http.wire import UsageView
@@ -14,7 +15,7 @@ _NOW = datetime(2026, 11, 23, 9, tzinfo=UTC)
 
 
 def _agent(
-    name: str, depth: int, waits_for: Sequence[str] = (), *, ended: bool = False, asks: bool = False
+    name: str, depth: int, waits_for: Sequence[str] = (), *, ended: AgentState | None = None, asks: bool = False
 ) -> TreeAgent:
     question = WaitView(
         id="wait_1", run_id="run_1", thread_id="thr_1", agent_id="nova", tool_call_id="call_1",
@@ -22,7 +23,7 @@ def _agent(
     )  # fmt: skip
     return TreeAgent(
         id=f"oag_{name}", parent_id=None, depth=depth, role="WORKER", name=name,
-        state="COMPLETED" if ended else "WAITING_FOR_CHILD" if waits_for else "RUNNING", prompt="x", model=None,
+        state=ended or ("WAITING_FOR_CHILD" if waits_for else "RUNNING"), prompt="x", model=None,
         cwd=None, tools=None, plugins=[], permission_mode="DEFAULT", expert_id=None, thread_id="thr_1", run_id="run_1",
         activations=1, summary=None, artifacts={}, error=None, progress=None,
         waits_for=[f"oag_{other}" for other in waits_for], waits=[question] if asks else [], usage=UsageView(),
@@ -57,10 +58,12 @@ def test_a_cycle_is_marked_and_an_agent_that_only_waits_for_it_is_not_part_of_it
 
 
 def test_a_wait_for_an_agent_that_has_ended_or_is_unknown_is_dead() -> None:
-    graph = draw_waits([_agent("m", 0, ["gone", "lost"]), _agent("gone", 1, ended=True)])
+    gone, done = _agent("gone", 1, ended="FAILED"), _agent("done", 1, ended="COMPLETED")
+    graph = draw_waits([_agent("m", 0, ["gone", "lost", "done"]), gone, done])
     assert [(wait.tone, wait.note) for wait in graph.waits] == [
-        ("dead", "gone has ended (completed)"),
+        ("dead", "gone has ended (failed)"),
         ("dead", "oag_lost is not in the tree"),
+        ("plain", "done has ended; its result is on its way"),
     ]
 
 

@@ -1,10 +1,12 @@
 // Small parts: times that stay current, copying, filters that send themselves, the theme, dialogs in older browsers.
 
+const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [2592000, "d", 86400]];
 
 export function startParts() {
   showTimes();
   setInterval(showTimes, 10_000);
+  setInterval(showDurations, 1_000);
   document.addEventListener("click", onClick);
   document.addEventListener("change", (event) => {
     if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]")) event.target.form.requestSubmit();
@@ -31,17 +33,35 @@ function allowSubmits() {
   for (const form of document.forms) delete form.dataset.sent;
 }
 
+function showDurations() {
+  for (const element of document.querySelectorAll("[data-since]")) {
+    element.textContent = duration(Math.max(0, (Date.now() - new Date(element.dataset.since)) / 1000));
+  }
+}
+
 export function showTimes() {
   const now = Date.now();
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    const text = relative((now - at) / 1000);
+    // What is due, and late, comes now.
+    const text = relative("due" in element.dataset ? Math.min(0, (now - at) / 1000) : (now - at) / 1000);
     if (element.textContent !== text) element.textContent = text;
     if (!element.dataset.local) {
       element.dataset.local = "yes";
       element.title = `${at.toLocaleString()}  (${element.title})`;
     }
   }
+}
+
+// As the console writes durations: two units at most.
+function duration(seconds) {
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  for (const [unit, name, part, partName] of UNITS) {
+    const whole = Math.round(seconds / part) * part;
+    const rest = Math.floor((whole % unit) / part);
+    if (whole >= unit) return rest ? `${Math.floor(whole / unit)} ${name} ${rest} ${partName}` : `${Math.floor(whole / unit)} ${name}`;
+  }
+  return `${Math.round(seconds)} s`;
 }
 
 export function relative(age) {

@@ -82,7 +82,11 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.turn_id, r.parent_run_i
        r.error_kind, r.error_message, r.error_retryable, r.created_at, r.start_at, r.started_at, r.first_token_at,
        r.cancel_requested_at, r.finished_at, r.attempt, r.worker_id, r.claimed_at,
        (SELECT count(*)::int FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'lost') AS losses,
-       COALESCE(t.steps, 0) AS steps, COALESCE(t.tool_call_count, 0) AS call_count, t.input_tokens, t.output_tokens,
+       -- A turn counts a step when it ended; that of a run that waits has a response and calls.
+       GREATEST(t.steps, (SELECT max(m.step) + 1 FROM messages m WHERE m.turn_id = r.turn_id), 0) AS steps,
+       GREATEST(t.tool_call_count,
+                (SELECT count(*) FROM tool_calls c WHERE c.turn_id = r.turn_id), 0)::int AS call_count,
+       t.input_tokens, t.output_tokens,
        t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd::float8 AS cost_usd,
        ARRAY(SELECT n.value FROM jsonb_each_text(t.refused_blocks) n) AS left_out,
        {_LISTS}
