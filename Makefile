@@ -13,6 +13,7 @@ DEV := .venv/.dev-ready
 DOCS := .venv/.docs-ready
 AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
+TYPESCRIPT := deploy/typescript
 
 # Many containers set it for images. Here it would make each process compile our modules again, and each test worker the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,12 +58,17 @@ $(AIMOCK)/node_modules/.ready: $(AIMOCK)/package-lock.json
 	@npm ci --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
-programs: ## Install the programs of the engines codex and gemini for tests, where npm is (without them these are skipped)
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(PROGRAMS)/node_modules/.ready || \
+programs: ## Install the programs of the engines codex and gemini and the compiler of TypeScript for tests, where npm is
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(PROGRAMS)/node_modules/.ready $(TYPESCRIPT)/node_modules/.ready || \
 		echo "make: the programs could not be installed; their tests will be skipped"; fi
 
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	@npm ci --prefix $(PROGRAMS) --ignore-scripts --no-audit --no-fund --fetch-retries 1
+	@touch $@
+
+$(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package-lock.json
+	@npm ci --prefix $(TYPESCRIPT) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
 check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, licences, spelling, migrations, commit messages, docs

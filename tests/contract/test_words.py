@@ -16,14 +16,11 @@ from tests.support.data.documents import ROOT
 
 TOPS = ("nova_workers", "api", "beat", "models", "tests", "deploy", "docs")
 PAGES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
-SUFFIXES = frozenset({".py", ".lua", ".md", ".sh", ".sql", ".toml", ".yaml", ".yml", ".service", ".env"})
+SUFFIXES = frozenset({".py", ".lua", ".md", ".sh", ".sql", ".toml", ".yaml", ".yml", ".service", ".env", ".ts"})
 
 NOT_READ = (
     # They ran on databases that exist; a later migration replaces the comments that they wrote.
     "models/migrations/versions/",
-    # Modules of npm.
-    "tests/support/servers/aimock/node_modules/",
-    "tests/support/servers/vendor_programs/node_modules/",
 )
 KEPT = {
     # Names that are not ours.
@@ -91,7 +88,8 @@ def _files() -> Iterator[Path]:
     for top in TOPS:
         for path in sorted((ROOT / top).rglob("*")):
             name = str(path.relative_to(ROOT))
-            if path.suffix in SUFFIXES and not name.startswith(NOT_READ) and path != Path(__file__):
+            is_ours = not name.startswith(NOT_READ) and "node_modules" not in path.parts and path != Path(__file__)
+            if path.suffix in SUFFIXES and is_ours:
                 yield path
 
 
