@@ -15,6 +15,7 @@ LOCKS = {
         "--extra=all",
         "--extra=claude-agent",
         "--extra=langgraph",
+        "--extra=pydantic-ai",
         "--group=test",
         "--group=check",
         "--group=build",

@@ -1,4 +1,4 @@
-"""A worker that executes a graph of LangGraph is killed: another one goes on after the last node that ended."""
+"""A worker that executes agents of other libraries is killed: another one goes on after their last finished step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.contracts.http.wire import AgentCreate, StatelessRunCreate
+from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.data.chat_model import CHAT_MODEL
@@ -65,6 +65,34 @@ async def plays(ctx: Context, message: Message) -> str:
 """
 )
 
+AGENT = """
+import asyncio
+from pydantic_ai import Agent
+from pydantic_ai.models.anthropic import AnthropicModel
+from pydantic_ai.providers.anthropic import AnthropicProvider
+from nova_workers.sdk import Context, Message, agent
+from nova_workers.sdk.adapters.pydantic_ai import run_agent
+from .common import HERE, did
+
+helper = Agent(AnthropicModel("claude-haiku-4-5", provider=AnthropicProvider(api_key="k", base_url=URL)))
+
+@helper.tool_plain
+def act() -> str:
+    did("agent-act")
+    return "acted"
+
+@helper.tool_plain
+async def wait() -> str:
+    did("agent-wait")
+    while not (HERE / "go").exists():
+        await asyncio.sleep(0.05)
+    return "waited"
+
+@agent
+async def helps(ctx: Context, message: Message) -> str:
+    return (await run_agent(ctx, helper, message.text)).output
+"""
+
 
 def _done(folder: Path) -> list[tuple[str, int]]:
     file = folder / "done"
@@ -72,8 +100,12 @@ def _done(folder: Path) -> list[tuple[str, int]]:
     return [(name, int(pid)) for name, pid in map(str.split, lines)]
 
 
-@proves("graphs.resumed")
-async def test_a_graph_of_a_killed_worker_goes_on_elsewhere_after_its_last_node(
+def _names(folder: Path) -> list[str]:
+    return sorted(name for name, _ in _done(folder))
+
+
+@proves("graphs.resumed", "pydantic_ai.resumed")
+async def test_agents_of_other_libraries_go_on_elsewhere_after_their_last_finished_step(
     env: dict[str, str], database: Database, tmp_path: Path
 ) -> None:
     key, tenant = await add_api_key(env["NOVA_DATABASE_URL"])
@@ -83,22 +115,43 @@ async def test_a_graph_of_a_killed_worker_goes_on_elsewhere_after_its_last_node(
     (tmp_path / "code" / "common.py").write_text(COMMON, encoding="utf-8")
     async with model_server() as model:
         (tmp_path / "code" / "graph.py").write_text(f"URL = {model.url!r}\n{GRAPH}", encoding="utf-8")
-        model.reply(Stream((Part("text", ["One."]),)), Stream((Part("text", ["Two."]),)))
+        (tmp_path / "code" / "helper.py").write_text(f"URL = {model.url!r}\n{AGENT}", encoding="utf-8")
+        model.reply_to("play", _says("One."), _says("Two."))
+        model.reply_to("help", _calls("act"), _calls("wait"), _says("Done."))
         async with Fleet({**env, **own}, workers=1, beat=True, api_key=key) as fleet:
-            spec = {"id": "player", "name": "Player", "engine": "code", "engine_config": {"agent": "shop:plays"}}
-            await fleet.client.agents.create(AgentCreate.model_validate(spec))
-            run = await fleet.client.runs.create(StatelessRunCreate(message="go", agent_id="player"))
-            await until(lambda: [name for name, _ in _done(tmp_path)] == ["graph-act", "graph-wait"])
+            runs: list[RunView] = []
+            for function, message in (("plays", "play"), ("helps", "help")):
+                spec = {"id": function, "name": "It", "engine": "code", "engine_config": {"agent": f"shop:{function}"}}
+                await fleet.client.agents.create(AgentCreate.model_validate(spec))
+                runs.append(await fleet.client.runs.create(StatelessRunCreate(message=message, agent_id=function)))
+            begun = ["agent-act", "agent-wait", "graph-act", "graph-wait"]
+            await until(lambda: _names(tmp_path) == begun)
             fleet.workers[0].kill()
-            assert not wait_until_gone([_done(tmp_path)[0][1]], timeout_s=20)
+            assert not wait_until_gone([pid for _, pid in _done(tmp_path)], timeout_s=20)
             await fleet.start_worker()
-            await until(lambda: len(_done(tmp_path)) == 3)
+            await until(lambda: len(_done(tmp_path)) == 6)
             (tmp_path / "go").touch()
-            ended = await fleet.client.runs.result(run.id, timeout_s=60)
-            assert (ended.status, ended.attempt) == ("succeeded", 2), ended.error
-            assert ended.text == "go One. It is done. Two."
-            assert [name for name, _ in _done(tmp_path)] == ["graph-act", "graph-wait", "graph-wait"]
-            assert len(model.requests) == 2
-            used = await database.fetchrow("SELECT sum(input_tokens), sum(output_tokens) FROM usage")
-            assert used is not None
-            assert tuple(used) == (20, 10)
+            played, helped = [await fleet.client.runs.result(run.id, timeout_s=60) for run in runs]
+            assert (played.status, played.attempt) == ("succeeded", 2), played.error
+            assert (helped.status, helped.attempt) == ("succeeded", 2), helped.error
+            assert (played.text, helped.text) == ("play One. It is done. Two.", "Done.")
+            # What had not ended is executed again, and nothing else is.
+            assert _names(tmp_path) == [
+                "agent-act",
+                "agent-wait",
+                "agent-wait",
+                "graph-act",
+                "graph-wait",
+                "graph-wait",
+            ]
+            assert len(model.requests) == 2 + 3
+            rows = await database.fetch("SELECT run_id, input_tokens, output_tokens FROM usage")
+            assert {tuple(row) for row in rows} == {(played.id, 20, 10), (helped.id, 30, 15)}
+
+
+def _says(text: str) -> Stream:
+    return Stream((Part("text", [text]),))
+
+
+def _calls(tool: str) -> Stream:
+    return Stream((Part("tool", (f"toolu_{tool}", tool, {})),))
