@@ -111,5 +111,5 @@ async def _claimed(api: Api, worker: ManualWorker) -> Turn:
     async def queued() -> list[dict[str, Any]]:
         return (await api.http.get("/v1/runs", params={"limit": 1, "status": "queued"})).json()["items"]
 
-    (run,) = await until(queued)
-    return await worker.claim(run["thread_id"])
+    found: list[dict[str, Any]] = await until(queued)
+    return await worker.claim(found[0]["thread_id"])
