@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
@@ -31,6 +32,7 @@ _TAGS = frozenset(
 )
 _ATTRIBUTES = {
     "a": {"href", "title", "target", "class"},
+    "*": {"dir"},
     "ol": {"start"},
     "code": {"class"},
     "div": {"class"},
@@ -40,6 +42,9 @@ _ATTRIBUTES = {
     "td": {"class"},
 }
 _SCHEMES = {"http", "https", "mailto"}
+_DIRECTED = ("p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "table")
+"""What has the direction of its own first letters."""
+_BOXES = {"[ ] ": "☐", "[x] ": "☑"}
 
 
 class _Renderer(RendererHTML):
@@ -57,6 +62,10 @@ class _Renderer(RendererHTML):
         source = str(tokens[idx].attrGet("src") or "")
         words, host = escape(tokens[idx].content or "image"), escape(_host(source) or source)
         return f'<a href="{escape(source)}" class="image">{words}</a> <span class="host">({host})</span>'
+
+    def task(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write the box of a task."""
+        return f'<span class="task">{tokens[idx].content}</span>'
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Write a block of code, highlighted by its language."""
@@ -76,14 +85,27 @@ class _Renderer(RendererHTML):
         return _cell(tokens[idx])
 
 
+def _mark_tasks(state: StateCore) -> None:
+    """Write a list item that begins with ``[ ]`` or ``[x]`` with a box, as people mark tasks."""
+    for at, token in enumerate(state.tokens):
+        first = token.children[0] if token.type == "inline" and token.children else None
+        if first is None or first.type != "text" or at < 2 or state.tokens[at - 2].type != "list_item_open":
+            continue
+        if (box := _BOXES.get(first.content[:4].lower())) is not None:
+            first.content = first.content[4:]
+            mark = Token("task", "", 0, content=box)
+            token.children = [mark, *(token.children or ())]
+
+
 _markdown = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING}, renderer_cls=_Renderer)
 _markdown.enable(["table", "strikethrough"])
+_markdown.core.ruler.push("tasks", _mark_tasks)
 _cleaner = nh3.Cleaner(
     tags=set(_TAGS),
     attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
     url_schemes=_SCHEMES,
     link_rel="noopener noreferrer nofollow",
-    set_tag_attribute_values={"a": {"target": "_blank"}},
+    set_tag_attribute_values={"a": {"target": "_blank"}, **{tag: {"dir": "auto"} for tag in _DIRECTED}},
 )
 
 

@@ -9,6 +9,8 @@ from markupsafe import Markup
 from nova_workers.contracts.http.overview.timeline import RunTimeline, TimelineStep
 
 _WIDTH, _HEIGHT = 1000.0, 14.0
+_OWN = frozenset({"attempt", "model", "tool"})
+"""Kinds of rows on the run's own clock."""
 _LEAST_WIDTH = 3.0
 """So that what took no time is visible."""
 _BAR = Markup(
@@ -39,23 +41,47 @@ class _Span(NamedTuple):
 
 
 def waterfall(timeline: RunTimeline, now: datetime) -> list[Bar]:
-    """Return the rows of a run's timeline, in the order in which they began; what is open lasts until now."""
+    """Return the rows of a run's timeline, in the order in which they began; what is open lasts until now.
+
+    Attempts, model calls and tools are on the run's own clock, which stands still while the run waits. Queues, waits,
+    child runs and effects may take days, so they have a scale of their own: the longest of them.
+    """
     spans = sorted(_spans(timeline), key=lambda span: span.begin)
-    if not spans:
-        return []
-    first = min(span.begin for span in spans)
-    last = max(span.end or now for span in spans)
-    total_s = max((last - first).total_seconds(), 0.001)
+    clock = _RunClock([span for span in spans if span.kind in _OWN], timeline, now)
+    longest_s = max((_took_s(span, now) for span in spans if span.kind not in _OWN), default=0.0)
+    return [Bar(*span, _draw(span, clock, longest_s, now)) for span in spans]
 
-    def draw(span: _Span) -> Markup:
-        x = (span.begin - first).total_seconds() / total_s * _WIDTH
-        width = max(((span.end or now) - span.begin).total_seconds() / total_s * _WIDTH, _LEAST_WIDTH)
-        x = min(x, _WIDTH - _LEAST_WIDTH)
-        return _BAR.format(
-            width=int(_WIDTH), height=int(_HEIGHT), tone=span.tone, x=round(x, 1), w=round(min(width, _WIDTH - x), 1)
-        )
 
-    return [Bar(*span, draw(span)) for span in spans]
+class _RunClock:
+    """The time that a run spent on its work, from its first claim on."""
+
+    def __init__(self, own: Sequence[_Span], timeline: RunTimeline, now: datetime) -> None:
+        self._first = min((span.begin for span in own), default=now)
+        self._rests = [(wait.created_at, wait.resolved_at or now) for wait in timeline.waits]
+        self.total_s = self.at_s(max((span.end or now for span in own), default=now))
+
+    def at_s(self, moment: datetime) -> float:
+        """Return the seconds on the clock at a moment. Waits overlap only where one step asked for several."""
+        rested_s, until = 0.0, self._first
+        for begin, end in sorted(self._rests):
+            rested_s += max(0.0, (min(end, moment) - max(begin, until)).total_seconds())
+            until = max(until, min(end, moment))
+        return max(0.0, (moment - self._first).total_seconds() - rested_s)
+
+
+def _draw(span: _Span, clock: _RunClock, longest_s: float, now: datetime) -> Markup:
+    if span.kind in _OWN:
+        begin_s, end_s, total_s = clock.at_s(span.begin), clock.at_s(span.end or now), clock.total_s
+    else:
+        begin_s, end_s, total_s = 0.0, _took_s(span, now), longest_s
+    scale = _WIDTH / max(total_s, 0.001)
+    x = min(begin_s * scale, _WIDTH - _LEAST_WIDTH)
+    width = min(max((end_s - begin_s) * scale, _LEAST_WIDTH), _WIDTH - x)
+    return _BAR.format(width=int(_WIDTH), height=int(_HEIGHT), tone=span.tone, x=round(x, 1), w=round(width, 1))
+
+
+def _took_s(span: _Span, now: datetime) -> float:
+    return max(0.0, ((span.end or now) - span.begin).total_seconds())
 
 
 def _spans(timeline: RunTimeline) -> Iterator[_Span]:

@@ -67,7 +67,7 @@ def test_nothing_that_runs_or_loads_survives(text: str) -> None:
         "td",
         "blockquote",
     }
-    assert found.attributes <= {"class", "href", "rel", "tabindex", "target", "title"}
+    assert found.attributes <= {"class", "dir", "href", "rel", "tabindex", "target", "title"}
     assert {address.partition(":")[0] for address in found.addresses} <= {"https"}
 
 
@@ -102,3 +102,16 @@ def test_code_of_an_unknown_language_is_text() -> None:
 
 def test_deep_nesting_ends() -> None:
     assert len(str(to_html(">" * 5_000 + " deep"))) < 200_000
+
+
+def test_what_is_written_from_right_to_left_is_shown_so_beside_what_is_not() -> None:
+    html = str(to_html("# שלום\n\nHello\n\n- مرحبا"))
+    assert [f'<{tag} dir="auto">' in html for tag in ("h1", "p", "ul")] == [True, True, True]
+
+
+def test_tasks_of_a_list_have_boxes() -> None:
+    html = str(to_html("- [ ] first\n- [X] second\n- [y] third\n\n[ ] no item"))
+    assert '<span class="task">☐</span>first' in html
+    assert '<span class="task">☑</span>second' in html
+    assert "[y] third" in html
+    assert "[ ] no item" in html
