@@ -354,7 +354,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "kit.project": "Tests of a project script its model, as strict as its provider, and see what its agents do.",
     "code.models": "Code asks models of the fleet: answers are steps, usage the run's, and an outage holds the run.",
     "graphs.resumed": "A LangGraph graph goes on after its last recorded node, after any death, and repeats none.",
-    "graphs.runs": "A graph streams, counts usage, ends at budgets and cancellations, and waits at interrupts.",
+    "graphs.runs": "A graph streams what its models say, once, counts their usage, and waits at interrupts.",
     "graphs.state": "The state of a graph stays for the next message of its conversation, and for forks.",
     "pydantic_ai.resumed": "A Pydantic AI agent goes on after its last step, and repeats no request and no call.",
     "pydantic_ai.runs": "Such an agent streams, counts usage, ends at budgets, and has the conversation.",

@@ -140,7 +140,7 @@ async def test_a_graph_streams_once_keeps_its_state_for_the_next_message_and_wai
     assert _done(folder) == ["think", "check", "think", "check", "check"]
 
 
-@proves("graphs.runs")
+@pytest.mark.long
 async def test_a_graph_ends_at_budgets_errors_cancellations_and_drains_as_a_turn_does(
     stage: Stage, folder: Path
 ) -> None:

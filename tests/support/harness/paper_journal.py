@@ -77,7 +77,8 @@ class PaperJournal:
 
     async def _finished(self, wanted: Wanted[Any]) -> Finished:
         if wanted.function is None:
-            self.questions.append(wanted.operation.input["question"])
+            if question := wanted.operation.input.get("question"):
+                self.questions.append(question)
             return Finished(operation=wanted.operation, text=self._answer)
         try:
             value = wanted.function.function()
