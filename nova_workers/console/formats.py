@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
@@ -22,10 +23,23 @@ _TONES: Mapping[str, str] = {
         ("succeeded", "active", "ok", "done", "completed", "complete", "delivered", "sent", "open"), "good"
     ),
     **dict.fromkeys(("running", "working", "executing", "in_progress"), "live"),
-    **dict.fromkeys(("waiting", "paused", "draining", "blocked", "awaiting_approval", "pending"), "warn"),
+    **dict.fromkeys(("waiting", "paused", "draining", "blocked", "awaiting_approval", "pending", "deferred"), "warn"),
     **dict.fromkeys(("failed", "error", "timed_out", "expired", "dead", "refused", "rejected", "killed"), "bad"),
 }
 """The colour of a status word; all others are neutral. The word itself is always shown beside it."""
+
+
+_SPOKEN: Mapping[str, str] = {"deferred": "waiting"}
+"""Codes whose own letters are no words for the person who reads them."""
+_AWAITED: Mapping[str, str] = {
+    "user": "an answer",
+    "approval": "permission",
+    "agent": "another agent",
+    "timer": "its time",
+    "message": "messages of other agents",
+    "orchestration": "an orchestration",
+    "client_tool": "the client's tool",
+}
 
 
 def filters(clock: Clock) -> dict[str, Callable[..., object]]:
@@ -59,6 +73,8 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "bytes": size,
         "tone": _tone,
         "words": _words,
+        "awaited": awaited,
+        "host": _host,
         "brief": brief,
         "message_text": _message_text,
         "json": _json,
@@ -147,7 +163,16 @@ def _tone(word: object) -> str:
 
 
 def _words(word: object) -> str:
-    return str(word).replace("_", " ")
+    return _SPOKEN.get(str(word), str(word).replace("_", " "))
+
+
+def awaited(kind: str) -> str:
+    """Return the words for the thing that a wait of this kind waits for."""
+    return _AWAITED.get(kind, kind.replace("_", " "))
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or address
 
 
 def _message_text(run: RunView) -> str:

@@ -251,3 +251,13 @@ def test_what_is_live_of_a_page_is_all_of_it() -> None:
         if name not in parts:
             live = text.partition("{% block live %}")[2].partition("{% endblock %}")[0]
             assert text.count("data-refresh") + text.count("data-stream") == live.count("data-"), name
+
+
+def test_the_title_of_a_page_of_one_thing_names_the_thing() -> None:
+    templates = Path(app.__file__).parent / "templates"
+    pages = [
+        path for name in ("show", "edit", "secret", "history", "version") for path in templates.rglob(f"{name}.html")
+    ]
+    of_all = {"home", "usage", "fleet", "connect", "tenant"}
+    titles = {path: path.read_text().partition("{% block title %}")[2].partition("{% endblock %}")[0] for path in pages}
+    assert [str(path) for path, title in titles.items() if "{{" not in title and path.parent.name not in of_all] == []
