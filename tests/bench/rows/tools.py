@@ -14,7 +14,7 @@ from mcp.types import CallToolRequestParams, CallToolResult, TextContent, Tool
 
 from nova_workers.contracts.engine import InProcessMcpServer, ToolCall
 from nova_workers.contracts.tool_programs import ToolSource
-from nova_workers.contracts.user_tools import ListedTool
+from nova_workers.contracts.user_tools import GivenAnswer, ListedTool
 from nova_workers.domain.capabilities.rules import CapabilityContext
 from nova_workers.domain.capabilities.rules.seam import UserServer
 from nova_workers.domain.capabilities.rules.serving_user_tools import user_server
@@ -69,12 +69,16 @@ async def measure_tools(bench: Bench) -> Result:
     )
 
 
+async def _no_answers(_: str) -> tuple[GivenAnswer, ...]:
+    return ()
+
+
 async def _calls(programs: McpToolPrograms, folder: Path, number: int) -> dict[str, list[float]]:
     (folder / "tools").mkdir()
     (folder / "tools" / "bench.py").write_text(_CODE, encoding="utf-8")
     tools = tuple(ListedTool(name=name, description="", input_schema=_SCHEMA) for name in _NAMES[1:])
     context = CapabilityContext("ten_bench", "a", "thr_bench", "run_bench")
-    users = user_server(UserServer(ToolSource("project:bench", f"{folder}/"), tools, context), programs)
+    users = user_server(UserServer(ToolSource("project:bench", f"{folder}/"), tools, context), programs, _no_answers)
     pool = ConnectionPool()
     toolbox = Toolbox({"own": _own(), "project:bench": users}, pool=pool)
     took_ms: dict[str, list[float]] = {name: [] for name in _NAMES}
