@@ -4,11 +4,50 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Column, Computed, ForeignKeyConstraint, Index, Integer, Numeric, text
+from sqlalchemy import (
+    Column,
+    Computed,
+    Connection,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Numeric,
+    Text,
+    event,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlmodel import Field
 
-from .base import Table
+from .base import Table, metadata
 from .columns import count, id_ref, json, string, time
+
+AGENT_NEEDS = r"""
+CREATE OR REPLACE FUNCTION agent_needs(spec jsonb) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+SELECT array_agg(n.need ORDER BY n.need COLLATE "C")
+  FROM (SELECT c.name AS need
+          FROM jsonb_object_keys(CASE WHEN jsonb_typeof(spec -> 'capabilities') = 'object'
+                                      THEN spec -> 'capabilities' ELSE '{}' END) AS c (name)
+         WHERE starts_with(c.name, 'project:')
+        UNION
+        SELECT 'code:' || split_part(spec #>> '{engine_config,agent}', ':', 1)
+         WHERE spec ->> 'engine' = 'code' AND spec #>> '{engine_config,agent}' IS NOT NULL) n
+$$
+"""
+"""The code of users that the runs of an agent need, as `nova_workers.contracts.installs.Installation` has it."""
+
+AGENT_CODE = r"""
+CREATE OR REPLACE FUNCTION agent_code(spec jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+SELECT CASE WHEN spec ->> 'engine' = 'code'
+            THEN 'code:' || split_part(spec #>> '{engine_config,agent}', ':', 1) END
+$$
+"""
+"""The need of an agent in Python that is its own code."""
 
 
 class Agent(Table, table=True):
@@ -44,6 +83,22 @@ class Agent(Table, table=True):
             comment="Generated from spec",
         ),
     )
+    needs: list[str] | None = Field(
+        default=None,
+        sa_column=Column(
+            ARRAY(Text),
+            Computed("agent_needs(spec)", persisted=True),
+            comment="Generated from spec: the projects and code that its runs need; null is none",
+        ),
+    )
+    code: str | None = Field(
+        default=None,
+        sa_column=Column(
+            Text,
+            Computed("agent_code(spec)", persisted=True),
+            comment="Generated from spec: of an agent in Python, its code",
+        ),
+    )
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)
     deleted_at: datetime | None = time(null=True)
@@ -66,3 +121,10 @@ class AgentVersion(Table, table=True):
     created_by: str = string(default="person", comment="person, seed, or the id of an agent")
     renamed_from: str | None = id_ref(null=True, comment="The id before, of a version that a rename made")
     created_at: datetime = time(now=True)
+
+
+@event.listens_for(metadata, "before_create")
+def _make_function(_: MetaData, connection: Connection, **__: Any) -> None:
+    """Do for tables made from the metadata what the migrations did."""
+    for statement in (AGENT_NEEDS, AGENT_CODE):
+        connection.exec_driver_sql(statement)

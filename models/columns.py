@@ -55,9 +55,10 @@ def string(*, null: bool = False, default: str | None = None, comment: str | Non
     )
 
 
-def words(*, default: str = "{}", comment: str | None = None) -> Any:
+def words(*, default: str | None = "{}", comment: str | None = None) -> Any:
     """Make a list of short texts (``text[]``)."""
-    return Field(sa_column=Column(ARRAY(Text), nullable=False, server_default=text(f"'{default}'"), comment=comment))
+    server = None if default is None else text(f"'{default}'")
+    return Field(sa_column=Column(ARRAY(Text), nullable=False, server_default=server, comment=comment))
 
 
 def json(*, null: bool = False, default: str | None = None, comment: str | None = None) -> Any:

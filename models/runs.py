@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, text
+from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, Text, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlmodel import Field
 
 from nova_workers.base.vocabulary import (
@@ -24,7 +25,7 @@ from nova_workers.base.vocabulary import (
 )
 
 from .base import Table
-from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
+from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words
 
 
 class Run(Table, table=True):
@@ -125,6 +126,12 @@ class Run(Table, table=True):
         ),
         # Held runs: those of a thread, and all of them, to be released.
         Index("ix_runs__held", "thread_id", postgresql_where=text("hold IS NOT NULL")),
+        # Runs that wait without doorbells for a worker with the code that they need.
+        Index(
+            "ix_runs__parked",
+            "rang_at",
+            postgresql_where=text("status = 'queued' AND rang_at = 'infinity' AND hold IS NULL"),
+        ),
         Index("ix_runs__running_of", "tenant_id", "agent_id", postgresql_where=text("status = 'running'")),
         Index("ix_runs__finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "70"}},
@@ -135,6 +142,13 @@ class Run(Table, table=True):
     thread_id: str = fk("threads.id")
     agent_id: str = id_ref()
     agent_version: int | None = count(null=True, default=None, comment="The version that the claim used")
+    needs: list[str] | None = Field(
+        default=None,
+        sa_column=Column(ARRAY(Text), comment="Of that version: the projects and code that it needs; null is none"),
+    )
+    code_version: str | None = string(
+        null=True, comment="Of an agent in Python: code and digest of the worker that claimed it last"
+    )
     seq: int = big(default=None, comment="Position in the thread's queue")
     front: bool = boolean(comment="Goes before the rest of the queue: it interrupted the active run")
     status: str = string(default="queued")
@@ -276,6 +290,20 @@ class Switch(Table, table=True):
     reason: str | None = string(null=True)
     holds_deliveries: bool = boolean(comment="Of the fleet's pause: nothing is sent outside either, as after a restore")
     created_at: datetime = time(now=True)
+
+
+class WorkerInstall(Table, table=True):
+    """The code of users that a live worker has; the worker renews the row."""
+
+    __tablename__ = "worker_installs"
+
+    worker_id: str = id_ref(primary=True)
+    pool: str = string(comment="Empty for the common workers")
+    key: str = string(comment="Equal for workers that have the same; part of the name of their queue")
+    provides: list[str] = words(default=None, comment="What runs may need, as agents.needs has it")
+    versions: list[str] = words(default=None, comment="As runs.code_version has them")
+    codes: list[dict[str, Any]] = json(comment="contracts.installs.InstalledCode, for people")
+    seen_at: datetime = time(now=True)
 
 
 class WorkerSession(Table, table=True):

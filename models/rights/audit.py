@@ -93,7 +93,7 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
         "agent",
         ("id",),
         marks=(("renamed_to", "renamed"), ("deleted_at", "deleted")),
-        bookkeeping=("version", "max_running", "max_cost_usd_per_day", *_CHANGED_AT),
+        bookkeeping=("version", "max_running", "max_cost_usd_per_day", "needs", "code", *_CHANGED_AT),
         documents=("spec",),
     ),
     "api_keys": AuditRule("key", ("id",), marks=(("revoked_at", "revoked"),)),

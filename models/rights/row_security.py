@@ -72,6 +72,10 @@ $$
 """Statistics of a table with policies are hidden from all but its owner, and message search needs those of words."""
 
 
+_SEEN_BY_TENANTS = frozenset({"worker_installs"})
+"""Tables without a tenant that the sessions of tenants read: which workers may execute their runs."""
+
+
 def make_roles() -> list[str]:
     """Return the statements that make both roles, and let the current user take them on. They may be repeated."""
     return [*(_MAKE_ROLE.format(role=role) for role in (FLEET_ROLE, TENANT_ROLE)), _JOIN]
@@ -81,7 +85,9 @@ def protect(table: str) -> list[str]:
     """Return the statements that turn row-level security on for a table. They may be repeated."""
     column = _TENANT_COLUMNS.get(table, "tenant_id")
     policies = {"fleet": f"TO {FLEET_ROLE} USING (true)"}
-    if table not in _FLEET_ONLY:
+    if table in _SEEN_BY_TENANTS:
+        policies["tenant"] = f"FOR SELECT TO {TENANT_ROLE} USING (true)"
+    elif table not in _FLEET_ONLY:
         policies["tenant"] = f"TO {TENANT_ROLE} USING ({column} = {_BOUND})"
     if table == "switches":
         # A pause of the fleet holds back the runs of every tenant, and each may see that.
@@ -98,7 +104,7 @@ def protect(table: str) -> list[str]:
 def _protect_created(_: MetaData, connection: Connection, *, tables: Sequence[Any], **__: object) -> None:
     """Do for tables made from the metadata what the migrations did."""
     for table in tables:
-        if "tenant_id" in table.columns or table.name in _TENANT_COLUMNS or table.name in _FLEET_ONLY:
+        if "tenant_id" in table.columns or table.name in {*_TENANT_COLUMNS, *_FLEET_ONLY, *_SEEN_BY_TENANTS}:
             for statement in protect(table.name):
                 connection.execute(text(statement))
     connection.execute(text(COMMON_WORDS))

@@ -43,15 +43,17 @@ QueuedReason = Literal[
     "behind_in_thread",
     "tenant_full",
     "agent_full",
+    "project",
     "suspect",
     "redis_unavailable",
     "no_worker",
     "worker",
 ]
 """Why a queued run does not run yet; the first that applies. ``full``: as many runs at once as it may have.
-``suspect``: it lost workers, and waits for a process of its own; ``provider``: held until its model provider can be
-used; ``redis_unavailable``: Redis, which calls the workers, does not answer; ``no_worker``: no worker of its queue is
-alive; ``worker``: only a free slot is missing."""
+``project``: no live worker has the tools or the code of its agent; ``suspect``: it lost workers, and waits for a
+process of its own; ``provider``: held until its model provider can be used; ``redis_unavailable``: Redis, which calls
+the workers, does not answer; ``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is
+missing."""
 
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
 """What a message does when its thread is busy."""

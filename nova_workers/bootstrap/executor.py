@@ -23,6 +23,7 @@ from nova_workers.domain.runs.rules.attempts import ExecutorParts
 from nova_workers.domain.runs.rules.executor import RunExecutor
 from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.installs import Installs
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
 from nova_workers.domain.runs.rules.suspects import SuspectRuns
 from nova_workers.domain.runs.rules.turns.assembly import AgentDirectories, TurnAssembler
@@ -127,12 +128,13 @@ def build_executor(
         tracing=tracing,
     )
     pool = WorkerPool(settings.worker.pool or "", settings.worker.trust_pools)
+    installs = Installs(work, redis, capabilities.installation(), pool, worker_id)
     return RunExecutor(
         ExecutorParts(
             worker_id=worker_id,
             work=work,
             locks=locks,
-            fair_queue=FairQueue(work, pool=pool, suspects=suspects),
+            fair_queue=FairQueue(work, pool=pool, suspects=suspects, installs=installs),
             keeper=keeper,
             publisher=publisher,
             turns=turns,
@@ -146,5 +148,6 @@ def build_executor(
             orchestrated=orchestrated,
             suspects=suspects,
             holds=holds,
+            installs=installs,
         )
     )

@@ -120,6 +120,7 @@ class WorkerServices:
     metrics_server: MetricsServer | None
     tools: DeferredToolServer
     capabilities: CapabilityRegistry
+    is_single_run: bool
     _background: Background = field(default_factory=Background)
 
     async def start(self) -> None:
@@ -135,6 +136,8 @@ class WorkerServices:
             lost_workers=self.lost_workers.run(),
             loop_watch=watch_loop(self.metrics, self.clock),
         )
+        if self.executor.installs.installation.codes and not self.is_single_run:
+            self._background.start(installs=self.executor.installs.run())
         self.holds.begin()
 
     async def run_effects(self) -> None:
@@ -261,6 +264,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         cancels=notifier,
         scheduled=Scheduled(work, publisher),
         holds=holds,
+        installs=executor.installs,
     )
     return WorkerServices(
         settings=settings,
@@ -332,6 +336,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         metrics_server=_metrics_server(settings, metrics),
         tools=tools,
         capabilities=capabilities,
+        is_single_run=is_single_run,
     )
 
 

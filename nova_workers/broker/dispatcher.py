@@ -128,11 +128,11 @@ class BrokerDispatcher:
                 return False
             self._count_lost(queue, count)
             return True
-        self._metrics.doorbells.labels(queue, "rung").inc(count)
+        self._metrics.doorbells.labels(_counted_as(queue), "rung").inc(count)
         return True
 
     def _count_lost(self, queue: str, count: int) -> None:
-        self._metrics.doorbells.labels(queue, "lost").inc(count)
+        self._metrics.doorbells.labels(_counted_as(queue), "lost").inc(count)
 
 
 def _arguments(ring: Ring) -> dict[str, str]:
@@ -146,3 +146,8 @@ def _is_refusal(error: RedisError) -> bool:
     `ServerNotReady`, which is no `ResponseError`.
     """
     return isinstance(error, ResponseError)
+
+
+def _counted_as(queue: str) -> str:
+    """Return the queue without the key of an installation, of which there are any number."""
+    return queue.partition("+")[0].removesuffix(".")

@@ -56,16 +56,27 @@ class Doorbell:
     run_id: str
     thread_id: str
     queue: str
-    """A queue of runs, such as ``interactive``; of a pool ``interactive.<pool>``."""
+    """A queue of runs, such as ``interactive``; of a pool ``interactive.<pool>``; of workers with the same code of
+    users ``interactive.<pool>+<key>``."""
 
     @property
     def run_queue(self) -> str:
         """The queue of the run, without the pool."""
         return self.queue.partition(".")[0]
 
-    def in_pool(self, pool: str) -> Doorbell:
-        """Return it for the workers of a pool; of an empty one for the common workers."""
-        return replace(self, queue=pool_queue(self.run_queue, pool))
+    @property
+    def is_routed(self) -> bool:
+        """Whether it was rung for workers with certain code of users."""
+        return "+" in self.queue
+
+    def in_pool(self, pool: str, key: str = "") -> Doorbell:
+        """Return it for the workers of a pool, or for those of them with certain code of users.
+
+        Args:
+            pool: Its name; empty for the common workers.
+            key: Of the workers' installation; empty for any.
+        """
+        return replace(self, queue=pool_queue(self.run_queue, pool, key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +99,10 @@ SHARED_LOSSES: Final = 2
 executes in a process of its own from then on, so that a further loss is its own and harms no other run."""
 
 
-def pool_queue(queue: str, pool: str) -> str:
-    """Return the queue of a pool, or the common one if the pool is empty."""
+def pool_queue(queue: str, pool: str, key: str = "") -> str:
+    """Return the queue of a pool, or the common one if the pool is empty; with a key that of an installation in it."""
+    if key:
+        return f"{queue}.{pool}+{key}"
     return f"{queue}.{pool}" if pool else queue
 
 

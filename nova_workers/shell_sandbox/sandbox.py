@@ -199,11 +199,12 @@ class ShellSandbox:
             line = [*start, *inside, "--chdir", os.path.realpath(cwd), "--", *become, *command]
             yield Enclosed(line, descriptors, PROXY_VARIABLES if passage else {}, passage, reason)
 
-    def hide(self, command: Sequence[str], cwd: str) -> list[str]:
+    def hide(self, command: Sequence[str], cwd: str, *, readable: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
 
-        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed. With Landlock
-        alone NOVA_HOME is not hidden: it permits directories whole, and cannot leave out one within others.
+        Agents' directories in it stay, and directories that are `readable`, but not writable. Other processes of the
+        worker's user stay visible, and closed. With Landlock alone NOVA_HOME is not hidden: it permits directories
+        whole, and cannot leave out one within others.
         """
         private = None if self.private is None else self.private.resolved()
         inside = [*self.program, "--die-with-parent"]
@@ -221,8 +222,11 @@ class ShellSandbox:
                 str(private.workspace),
                 str(private.workspace),
             ]
+            shown = [path for path in readable if private.has(Path(path).resolve())]
+            for path in shown:
+                inside += ["--ro-bind-try", path, path]
             # The worker's own directory, in which a server without one starts, may be what is hidden.
-            cwd = "/" if private.has(Path(cwd).resolve()) else cwd
+            cwd = "/" if private.has(Path(cwd).resolve()) and cwd not in shown else cwd
         for capability in _TO_UNHIDE:
             inside += ["--cap-drop", capability]
         # Such as the program that the kernel runs, as root and outside, when a process crashes.

@@ -5,6 +5,7 @@ Each task is a doorbell: a coroutine of `runs` or `effects`, on the process's on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -132,6 +133,7 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
         try:
             slots = sender.concurrency or settings.worker.concurrency
             process.start(node=str(sender.hostname), queues=queues, slots=slots)
+            _consume(sender, process.queues_of_code(queues))
         except ConfigurationError as error:
             _log.error("worker.not_started", error=error.message)
             raise SystemExit(1) from error
@@ -161,6 +163,12 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
     @signals.worker_shutdown.connect(weak=False)
     def stop(**_: object) -> None:
         process.stop()
+
+
+def _consume(worker: Any, queues: Sequence[str]) -> None:
+    """Let a worker that is about to start consume further queues."""
+    for queue in queues:
+        worker.app.amqp.queues.select_add(queue, no_ack=True)
 
 
 # The entry point for Celery's command line; nothing else imports this module.

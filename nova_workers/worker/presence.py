@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from nova_workers.base.clock import Clock
 from nova_workers.base.keys import WORKER_TTL_S, worker_presence, workers_index
 from nova_workers.contracts.http.fleet import SandboxTrial
+from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ class Presence:
         heartbeat_dir: Path | None,
         warnings: Callable[[], Sequence[str]] = tuple,
         node: str | None = None,
+        installation: Installation = NOTHING_INSTALLED,
     ) -> None:
         self._redis = redis
         self._clock = clock
@@ -55,6 +57,7 @@ class Presence:
         self._heartbeat_dir = heartbeat_dir
         self._warnings = warnings
         self._node = node
+        self._projects = [each.model_dump(mode="json") for each in installation.codes]
 
     async def run(self) -> None:
         """Report until canceled."""
@@ -84,6 +87,7 @@ class Presence:
             "suspects": self._suspects(),
             "draining": self._draining(),
             "warnings": list(self._warnings()),
+            "projects": self._projects,
             "seen_at": now.isoformat(),
         }
         pipeline = self._redis.pipeline(transaction=False)

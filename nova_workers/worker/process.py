@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 import structlog
@@ -66,6 +66,16 @@ class WorkerProcess:
         """Start the loop and everything that runs on it."""
         self.thread.start()
         self.thread.call(self._open(node, queues, slots))
+
+    def queues_of_code(self, queues: Collection[str]) -> tuple[str, ...]:
+        """Return the queues that are for workers with the same code of users, beside those that it consumes.
+
+        Args:
+            queues: Those that it consumes: it takes no runs of a queue that is not among them.
+        """
+        consumed = {queue.partition(".")[0] for queue in queues}
+        installs = self.services.executor.installs
+        return tuple(queue for queue in installs.queues if queue.partition(".")[0] in consumed)
 
     async def execute(self, work: Coroutine[Any, Any, object]) -> None:
         """Do the work of a task. What a database that is away prevents is done by the next tick."""
@@ -128,6 +138,7 @@ class WorkerProcess:
             heartbeat_dir=self._settings.worker.heartbeat_dir,
             warnings=lambda: machine.warnings,
             node=node,
+            installation=services.executor.installs.installation,
         )
         services.metrics.worker_slots.set(slots)
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
@@ -153,6 +164,7 @@ class WorkerProcess:
         write_lines_at_once()
         services = self.services
         services.executor.drain()
+        self._tasks.append(asyncio.create_task(services.executor.installs.withdraw(), name="withdraw_installs"))
         services.suspects.drain()
         services.effects.drain()
         services.model_judge.drain()

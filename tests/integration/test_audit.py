@@ -55,7 +55,8 @@ NOT_AUDITED = {
     **dict.fromkeys(("work_orders", "work_order_keys", "work_order_parts"), "work_order_trail records them"),
     "work_order_trail": "append-only itself",
     **dict.fromkeys(
-        ("leases", "upkeep_cursors", "model_rankings", "model_judgements", "worker_sessions"), "bookkeeping"
+        ("leases", "upkeep_cursors", "model_rankings", "model_judgements", "worker_installs", "worker_sessions"),
+        "bookkeeping",
     ),
     **dict.fromkeys(("audit_events", "audit_chains"), "the log itself"),
     "project_items": "what an apply writes of agents, skills and triggers is recorded as theirs",

@@ -101,12 +101,21 @@ def _held(held: HeldRuns) -> Finding:
 
 async def _check_queued(client: NovaClient) -> list[Finding]:
     groups = (await client.fleet.queued()).groups
-    return [_unserved(group) for group in groups if group.reason == "no_worker"]
+    return [
+        *(_unserved(group) for group in groups if group.reason == "no_worker"),
+        *(_without_project(group) for group in groups if group.reason == "project"),
+    ]
 
 
 def _unserved(group: QueuedGroup) -> Finding:
     fix = "start one with `nova worker` for this queue, or for the pool of its tenants with `--pool`"
     return Finding(f"queue {group.queue}", "fail", f"{group.runs} runs wait, and no worker takes them", fix)
+
+
+def _without_project(group: QueuedGroup) -> Finding:
+    fix = "`nova runs list --status queued` names them, `nova runs show ID` the project: start a worker that has it"
+    sentence = f"{group.runs} runs wait for a project that no live worker has"
+    return Finding(f"projects, queue {group.queue}", "fail", sentence, fix)
 
 
 async def _check_providers(client: NovaClient) -> list[Finding]:

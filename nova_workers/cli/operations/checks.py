@@ -1,6 +1,7 @@
 """The checks of `nova doctor` of Redis and of what works through it: queues, workers, beat."""
 
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -109,6 +110,7 @@ async def _check_workers(redis: Redis) -> list[Finding]:
     # Those of one host say the same.
     warnings = dict.fromkeys((worker.host, warning) for worker in workers for warning in worker.warnings)
     found += [Finding(f"worker on {host}", "warn", warning, fix) for host, warning in warnings]
+    found += _projects(workers)
     return found
 
 
@@ -143,6 +145,18 @@ def _alive(workers: list[WorkerView]) -> Finding:
     slots = sum(worker.slots for worker in alive)
     busy = sum(worker.busy for worker in alive)
     return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")
+
+
+def _projects(workers: list[WorkerView]) -> list[Finding]:
+    """Return what is wrong with projects on workers, and which there are."""
+    installed = {(code, worker.host) for worker in workers for code in worker.projects if not worker.draining}
+    problems = {(code.label, host, code.problem) for code, host in installed if code.problem is not None}
+    if problems:
+        fix = "correct what it says, and give that host's workers the new wheel"
+        return [Finding(f"project {name} on {host}", "fail", problem, fix) for name, host, problem in sorted(problems)]
+    counted = Counter(code.label for worker in workers for code in worker.projects if not worker.draining)
+    named = ", ".join(f"{label} on {count}" for label, count in sorted(counted.items()))
+    return [Finding("projects", "ok", f"{named} of {len(workers)} workers")] if named else []
 
 
 def _text(value: Any) -> str:

@@ -148,6 +148,15 @@ def _show(out: Output, view: FleetView) -> None:
                 for worker in view.workers
             ],
         )
+        installed = [(worker, code) for worker in view.workers for code in worker.projects]
+        if installed:
+            out.table(
+                ("worker", "project", "version", "code", ("problem", "fold")),
+                [
+                    (f"{worker.host}:{worker.pid}", code.project, code.version, code.code, code.problem)
+                    for worker, code in installed
+                ],
+            )
         # Those of one host say the same.
         for host, warning in dict.fromkeys((each.host, warning) for each in view.workers for warning in each.warnings):
             out.note(f"{host}: {warning}", "yellow")

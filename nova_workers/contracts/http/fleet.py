@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from nova_workers.base.vocabulary import OutageReason, PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, OneLine, View
+from nova_workers.contracts.installs import InstalledCode
 
 
 class QueueDepth(View):
@@ -81,6 +82,8 @@ class WorkerView(View):
     """What a command reaches in it; null for workers of an earlier release."""
     warnings: list[str] = Field(default_factory=list[str])
     """What an operator should change on its machine: a full disk, files of agents that end with a container."""
+    projects: list[InstalledCode] = Field(default_factory=list[InstalledCode])
+    """Projects and packages with tools and agents in Python that it has."""
     seen_at: datetime
 
 

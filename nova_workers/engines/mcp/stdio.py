@@ -121,7 +121,7 @@ def _confined(
         with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable, readable=server.readable) as enclosed:
             yield enclosed
     elif isinstance(sandbox, ShellSandbox):
-        yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd()), ())
+        yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd(), readable=server.readable), ())
     else:
         yield Enclosed(command, ())
 

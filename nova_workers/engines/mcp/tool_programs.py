@@ -185,6 +185,7 @@ def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) ->
     """Return the program of a source for a tenant: equal ones share a process."""
     package = str(Path(nova_workers.__file__).parent)
     folder = source.folder
+    system = () if enclosure is None else (sys.prefix, sys.base_prefix, package)
     return StdioMcpServer(
         sys.executable,
         # Without -P Python would look for modules in the working directory first.
@@ -193,7 +194,7 @@ def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) ->
         cwd=folder if enclosure is None else None,
         scope=tenant_id,
         enclosure=enclosure,
-        readable=() if enclosure is None else (sys.prefix, sys.base_prefix, package, *filter(None, (folder,))),
+        readable=(*system, *filter(None, (folder,))),
         writable=() if enclosure is None else tuple(root for root in enclosure.roots if os.path.isdir(root)),
     )
 

@@ -23,7 +23,8 @@ from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
+from nova_workers.contracts.installs import NOTHING_INSTALLED
+from nova_workers.contracts.runs import COMMON_POOL, Accepted, Doorbell, PlannedEffect, Submission
 from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.domain.capabilities.rules.deferred import DeferredRegistry
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
@@ -36,6 +37,7 @@ from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
 from nova_workers.domain.runs.rules.control import ControlChannel
 from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.installs import Installs
 from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.recover import Reconciler
 from nova_workers.domain.runs.rules.scheduled import Scheduled
@@ -247,6 +249,7 @@ class Harness:
             cancels=self.notifier,
             scheduled=self.scheduled,
             holds=Holds(self.work, self.publisher, settings.runs, SystemClock()),
+            installs=Installs(self.work, redis, NOTHING_INSTALLED, COMMON_POOL, "harness"),
         )
         self.orchestrations = Orchestrations(
             self.work,

@@ -29,6 +29,7 @@ REASONS: Final[Mapping[QueuedReason, tuple[str, str]]] = {
     "behind_in_thread": ("earlier messages of their conversation go first", "idle"),
     "tenant_full": ("the tenant has as many runs at once as it may", "warn"),
     "agent_full": ("their agent has as many runs at once as it may", "warn"),
+    "project": ("no worker has the project of their agent", "bad"),
     "suspect": ("each lost its workers, and waits for a process of its own", "warn"),
     "redis_unavailable": ("Redis does not answer", "bad"),
     "no_worker": ("no worker of this queue is alive", "bad"),

@@ -163,6 +163,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "project_items": "a project is applied to each fleet from its repository",
     "switches": "a pause is a state of this fleet",
     "run_attempts": "name workers of this fleet",
+    "worker_installs": "are those of this fleet's workers",
     "worker_sessions": "are those of this fleet's workers",
     "audit_events": "what keys and agents did in this fleet",
     "audit_chains": "with its records",

@@ -12,6 +12,7 @@ from nova_workers.base.validation import problem_of
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
+from nova_workers.contracts.installs import Installation
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.contracts.tool_programs import InstalledAgent
@@ -153,6 +154,11 @@ class CapabilityRegistry:
             for name, capability in sorted(self._capabilities.items())
             if self._is_visible(name)
         )
+
+    def installation(self) -> Installation:
+        """Return the code of users that is installed here."""
+        found = (each for _, each in sorted(self._capabilities.items()) if isinstance(each, HasAgents))
+        return Installation(tuple(each.installed for each in found))
 
     def has_tool(self, name: str) -> bool:
         """Return whether a capability that agents may be granted has a tool of this name."""

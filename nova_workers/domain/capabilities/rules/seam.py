@@ -16,6 +16,7 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.installs import InstalledCode
 from nova_workers.contracts.orchestration import OrchestrationPlace, ToolEffect
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.run_options import ClientTool
@@ -254,6 +255,11 @@ class BelongsToTenant(Protocol):
 @runtime_checkable
 class HasAgents(Protocol):
     """A capability whose code has agents too, which the configuration of an agent may name."""
+
+    @property
+    def installed(self) -> InstalledCode:
+        """What is installed here."""
+        ...
 
     def agent(self, function: str, field: str) -> InstalledAgent:
         """Return an agent.

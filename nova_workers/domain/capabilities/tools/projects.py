@@ -13,6 +13,7 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.secrets import SecretName
+from nova_workers.contracts.installs import InstalledCode
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.contracts.tool_programs import InstalledAgent, ToolSource
 from nova_workers.contracts.user_tools import ListedTool, ToolListing
@@ -66,6 +67,7 @@ class _UserCapability:
         self.tools: tuple[ToolDeclaration[Any], ...] = tuple(map(_declare, listing.tools))
         self.tenant_id = source.tenant_id
         self._source = source
+        self._release = installed.release
         self._version = (installed.digest or "")[:_VERSION_CHARS]
         self._listing = listing
         self._secrets = secrets
@@ -76,6 +78,19 @@ class _UserCapability:
         if self._listing.problem is not None:
             capability = field.removesuffix(".config")
             raise InvalidInput(f"{capability}: its tools cannot be used. {self._listing.problem}", field=capability)
+
+    @property
+    def installed(self) -> InstalledCode:
+        """What a worker says of it."""
+        listing = self._listing
+        return InstalledCode(
+            name=self.name,
+            version=self._release,
+            code=self._version,
+            tools=tuple(tool.name for tool in listing.tools),
+            agents=tuple(agent.name for agent in listing.agents),
+            problem=listing.problem,
+        )
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

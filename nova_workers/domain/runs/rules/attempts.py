@@ -22,6 +22,7 @@ from nova_workers.domain.capabilities.rules import CapabilityRegistry
 from nova_workers.domain.runs.rules.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import HoldPlan, Holds
+from nova_workers.domain.runs.rules.installs import Installs
 from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
 from nova_workers.domain.runs.rules.parents import resolve_parents
 from nova_workers.domain.runs.rules.suspects import SuspectRuns
@@ -72,6 +73,7 @@ class ExecutorParts:
     suspects: SuspectRuns | None
     """Executes suspect runs; None where this process may do so."""
     holds: Holds
+    installs: Installs
 
 
 class AttemptRunner:

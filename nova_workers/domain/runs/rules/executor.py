@@ -16,9 +16,20 @@ from nova_workers.base.errors import RunLost, Unavailable
 from nova_workers.base.ids import new_id, new_ulid
 from nova_workers.base.observability.redaction import hiding
 from nova_workers.base.observability.redactor import Redactor
+from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, PlannedEffect, WorkerPool
 from nova_workers.domain.runs.rules.attempts import AttemptRunner, ExecutorParts
-from nova_workers.domain.runs.sql.claim import Capped, Elsewhere, Suspect, Unusable, claim_next, lock_caps
+from nova_workers.domain.runs.rules.installs import Installs
+from nova_workers.domain.runs.sql.claim import (
+    Capped,
+    Elsewhere,
+    Refused,
+    Suspect,
+    Unusable,
+    claim_next,
+    lock_caps,
+)
+from nova_workers.domain.runs.sql.installs import Lacking, find_lacking
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.ledger.database import Connection, Database
 
@@ -54,6 +65,11 @@ class RunExecutor:
         """What follows runs, in order."""
         return self._parts.effects
 
+    @property
+    def installs(self) -> Installs:
+        """The code of users that this worker has."""
+        return self._parts.installs
+
     def drain(self) -> None:
         """Claim nothing more, and requeue every run at its next step boundary. Returns at once."""
         self.draining = True
@@ -79,17 +95,19 @@ class RunExecutor:
         If the fleet has free slots, execute the next run of the doorbell's thread. If more doorbells wait than slots
         are free, or that thread has nothing to claim, the doorbell only means that a slot is free, and the thread that
         is most entitled is served. So there are never fewer doorbells than runnable threads, in whatever order they
-        are served. A duplicate doorbell finds nothing to claim and returns in milliseconds.
+        are served. A duplicate doorbell finds nothing to claim and returns in milliseconds. One that was rung for
+        workers with certain code of users means its own thread: no other worker could answer what is left.
 
         While the database does not answer, the doorbell is rung again.
         """
         if self.draining:
-            self._parts.work.ring([bell])
+            self._ring_elsewhere(bell)
             return
         self._answering += 1
         try:
             tried: set[str] = set()
-            worked = await self._work_on(bell, most_waiting=max(self.slots - self._answering, 0))
+            most_waiting = None if bell.is_routed else max(self.slots - self._answering, 0)
+            worked = await self._work_on(bell, most_waiting=most_waiting)
             if worked:
                 return
             if worked is not None:
@@ -175,11 +193,16 @@ class RunExecutor:
             if following is not None:
                 # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
                 # of the same tenant, and so of this pool.
-                self._parts.work.ring([following.in_pool(self._pool.name)])
+                key = self._parts.installs.installation.key if bell.is_routed else ""
+                self._parts.work.ring([following.in_pool(self._pool.name, key)])
             if following is not None or not signaled:
                 return worked
-        self._parts.work.ring([bell])
+        self._ring_elsewhere(bell)
         return True
+
+    def _ring_elsewhere(self, bell: Doorbell) -> None:
+        """Pass a doorbell on, since this process drains: to any worker, as it may be the only one with its code."""
+        self._parts.work.ring([bell.in_pool(self._pool.name)])
 
     async def _lock(self, bell: Doorbell, token: str, most_waiting: int | None) -> bool | None:
         locks = self._parts.locks
@@ -244,8 +267,9 @@ class RunExecutor:
     async def _claim(self, bell: Doorbell, token: str) -> HeldRun | None:
         """Claim the next run of a thread and begin to hold it; None if there is none for this worker.
 
-        A run that another pool of workers executes is announced to that pool, and a suspect is left to a process of
-        its own. One whose model provider cannot be used, as this process knows, is held.
+        A run that another pool of workers executes is announced to that pool, one that needs other code of users to
+        workers with it, and a suspect is left to a process of its own. One whose model provider cannot be used, as this
+        process knows, is held.
         """
         parts = self._parts
         requested_s = parts.clock.monotonic_s()
@@ -257,9 +281,12 @@ class RunExecutor:
             pool=self._pool,
             with_suspects=parts.suspects is None,
             unusable=parts.holds.unusable,
+            installation=parts.installs.installation,
         )
         if isinstance(claim, Elsewhere):
             parts.work.ring([bell.in_pool(claim.pool)])
+        elif isinstance(claim, Lacking):
+            await parts.installs.route(bell, claim)
         elif isinstance(claim, Unusable):
             await parts.holds.refuse(bell, claim)
         elif isinstance(claim, Suspect) and parts.suspects is not None:
@@ -294,20 +321,24 @@ async def claim_run(
     pool: WorkerPool = COMMON_POOL,
     with_suspects: bool = True,
     unusable: Collection[str] = (),
-) -> Claim | Elsewhere | Suspect | Unusable | None:
+    installation: Installation = NOTHING_INSTALLED,
+) -> Claim | Elsewhere | Suspect | Unusable | Lacking | None:
     """Claim the next run of a thread.
 
+    A run that another version of its code began is claimed if no live worker has that version.
+
     Returns:
-        The claim; that the next run is for another pool, or for a process of its own, or needs what is `unusable` here;
-        None if no run is queued, another run is active, or a pause, a hold or a full cap prevents it.
+        The claim; that the next run is for another pool, or for a process of its own, or needs what is `unusable` here,
+        or code that is not in `installation`; None if no run is queued, another run is active, or a pause, a hold or a
+        full cap prevents it.
 
     Raises:
         Unavailable: The database does not answer.
     """
 
     async def claim_on(
-        connection: Connection, *, caps_locked: bool
-    ) -> Claim | Capped | Elsewhere | Suspect | Unusable | None:
+        connection: Connection, *, caps_locked: bool, any_version: bool = False
+    ) -> Claim | Capped | Elsewhere | Suspect | Unusable | Refused | None:
         return await claim_next(
             connection,
             thread_id,
@@ -317,6 +348,8 @@ async def claim_run(
             pool=pool,
             with_suspects=with_suspects,
             unusable=unusable,
+            installation=installation,
+            any_version=any_version,
             caps_locked=caps_locked,
         )
 
@@ -326,7 +359,12 @@ async def claim_run(
         async with database.transaction() as connection:
             await lock_caps(connection, claim.tenant_id)
             claim = await claim_on(connection, caps_locked=True)
-    return None if isinstance(claim, Capped) else claim
+            if isinstance(claim, Refused):
+                lacking = await find_lacking(connection, claim.run_id, pool, installation)
+                if lacking is None or not lacking.goes_on_here:
+                    return lacking
+                claim = await claim_on(connection, caps_locked=True, any_version=True)
+    return None if isinstance(claim, Capped | Refused) else claim
 
 
 def _log_fields(claim: Claim) -> dict[str, str | int]:

@@ -12,7 +12,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from nova_workers.base.vocabulary import RUN_QUEUES
+from nova_workers.contracts.installs import NOTHING_INSTALLED
 from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
+from nova_workers.domain.runs.rules.installs import Installs
 from nova_workers.domain.runs.rules.suspects import SuspectRuns
 from nova_workers.domain.runs.sql.fairness import Entitled, Served, find_entitled
 from nova_workers.ledger.work import Work
@@ -59,13 +61,16 @@ class FairQueue:
         *,
         pool: WorkerPool = COMMON_POOL,
         suspects: SuspectRuns | None = None,
+        installs: Installs | None = None,
     ) -> None:
         """Choose among the tenants of a pool of workers.
 
         Args:
             work: Rings the doorbells of another pool that another thread's run was served for.
             suspects: Executes suspect runs, which then need no slot; None chooses them like any other.
+            installs: Passes on the doorbells of threads that need code of users; None has none, and passes none on.
         """
+        self._installs = installs
         self._suspects = suspects
         self._work = work
         self.pool = pool
@@ -95,6 +100,7 @@ class FairQueue:
                     excluded_threads=tried | self._chosen | elsewhere,
                     doorbell_thread_id=None if bell.thread_id in tried else bell.thread_id,
                     with_suspects=self._suspects is None,
+                    installation=NOTHING_INSTALLED if self._installs is None else self._installs.installation,
                 )
             if entitled is None or entitled.needs_no_slot:
                 chosen = bell
@@ -104,6 +110,9 @@ class FairQueue:
                     self._work.ring([bell.in_pool(entitled.doorbell_pool)])
                 self._scheduler.record(entitled)
                 self._chosen.add(chosen.thread_id)
+                if entitled.doorbell_needs_code and self._installs is not None and chosen.thread_id != bell.thread_id:
+                    # In exchange for it another thread is served: what is left may not meet a worker with the code.
+                    await self._installs.pass_on(bell)
         try:
             yield chosen
         finally:

@@ -16,6 +16,7 @@ from nova_workers.base.vocabulary import RUN_QUEUES
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.installs import Installs
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.rules.waiting import Waiting
 from nova_workers.domain.runs.sql.fairness import take_doorbells_under_caps
@@ -65,6 +66,7 @@ class Reconciler:
         cancels: CancelApplier,
         scheduled: Scheduled,
         holds: Holds,
+        installs: Installs,
     ) -> None:
         self._work = work
         self._locks = locks
@@ -73,6 +75,7 @@ class Reconciler:
         self._cancels = cancels
         self._scheduled = scheduled
         self._holds = holds
+        self._installs = installs
         self._settings = settings
         self._metrics = metrics
 
@@ -85,6 +88,8 @@ class Reconciler:
         recovered = await self._recover()
         await self._scheduled.start_due()
         await self._holds.release_due()
+        await self._installs.forget_old()
+        await self._installs.release()
         rerung = sum([await self._ring_again(queue) for queue in RUN_QUEUES])
         async with self._work.begin_statement() as tx:
             effects_due = await upkeep.has_due_effects(tx.connection)

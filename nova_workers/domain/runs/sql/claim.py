@@ -10,6 +10,7 @@ from nova_workers.base.errors import NewerValue
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
+from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
@@ -39,6 +40,16 @@ CASE WHEN r.source <> 'work_order'
           AND NOT EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.orchestration_id IS NOT NULL)
           AND a.spec ->> 'engine' IS DISTINCT FROM 'code'
      THEN COALESCE(a.spec ->> 'engine', '') || ' ' || COALESCE(r.model, a.spec ->> 'model', '') END
+"""
+
+# What code of users the run `r` of the agent `a` needs: as the agent is now, or was when the run began. Null is none.
+NEEDS = "CASE WHEN r.agent_version IS NULL THEN a.needs ELSE r.needs END"
+
+# Whether this worker has it: of an agent in Python in the version that began the run, unless `any_version`.
+_HAS_CODE = f"""
+COALESCE({NEEDS} <@ CAST(:provides AS text[])
+         AND (:any_version OR r.code_version IS NULL
+              OR r.code_version = CAST(:versions AS jsonb) ->> split_part(r.code_version, '@', 1)), true)
 """
 
 # Read only while the worker knows of an outage: a configuration may be long.
@@ -171,12 +182,14 @@ WITH thread AS (
        SET status = 'running', hold = NULL, held_until = NULL, attempt = r.attempt + 1, fence = t.fence,
            worker_id = :worker_id, lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
            started_at = COALESCE(r.started_at, now()), claimed_at = now(),
-           agent_version = COALESCE(r.agent_version, a.version)
+           agent_version = COALESCE(r.agent_version, a.version), needs = {NEEDS},
+           code_version = CASE WHEN r.agent_version IS NULL THEN CAST(:versions AS jsonb) ->> a.code
+                               ELSE CAST(:versions AS jsonb) ->> split_part(r.code_version, '@', 1) END
       FROM chosen n, thread t, agents a, tenants w
      WHERE r.id = n.id AND NOT n.is_held AND NOT n.is_unusable
        AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR n.pool = :pool)
-       AND (n.over OR (NOT n.suspect AND {has_room}))
+       AND (n.over OR (NOT n.suspect AND {_HAS_CODE} AND {has_room}))
     RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
@@ -256,9 +269,16 @@ _LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || :ten
 
 @dataclass(frozen=True, slots=True)
 class Capped:
-    """The next run is under a cap, so a claim needs a transaction that holds `lock_caps`."""
+    """The next run is under a cap, so a claim needs a transaction that holds `lock_caps`; or it is `Refused`."""
 
     tenant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The next run is held back by a full cap, or needs code of users that this worker does not have."""
+
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,18 +322,22 @@ async def claim_next(
     pool: WorkerPool = COMMON_POOL,
     with_suspects: bool = True,
     unusable: Collection[str] = (),
+    installation: Installation = NOTHING_INSTALLED,
+    any_version: bool = False,
     caps_locked: bool = False,
-) -> Claim | Capped | Elsewhere | Suspect | Unusable | None:
+) -> Claim | Capped | Elsewhere | Suspect | Unusable | Refused | None:
     """Claim a thread's next run, in one statement, and read what the worker needs for it.
 
     Args:
         pool: The pool of the worker. Runs that are only to be ended are claimed by any.
         with_suspects: Whether the process executes this run alone, and so may claim a suspect.
         unusable: What this worker cannot use now, as `MODEL_OF` writes it. Runs with a granted try are claimed anyway.
+        installation: The code of users that the worker has.
+        any_version: Whether a run may be claimed that another version of the code began.
         caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
-        The claim; None if no run is queued, another run is active, or a pause, a hold or a full cap blocks it.
+        The claim; None if no run is queued, another run is active, or a pause or a hold blocks it.
 
     Raises:
         NewerValue: A later release gave its agent what this one does not know; the run is queued again.
@@ -330,6 +354,9 @@ async def claim_next(
         pool=pool.name,
         trust_pools=dict(pool.by_trust),
         unusable=list(unusable),
+        provides=list(installation.provides),
+        versions=installation.versions,
+        any_version=any_version,
     )
     if row is None or row["next_is_held"]:
         return None
@@ -340,7 +367,7 @@ async def claim_next(
     if row["next_is_unusable"]:
         return Unusable(row["next_id"], row["next_model_of"])
     if row["id"] is None:
-        return None if caps_locked else Capped(row["next_tenant_id"])
+        return Refused(row["next_id"]) if caps_locked else Capped(row["next_tenant_id"])
     details: Row | None = None
     if row["attempt"] > 1 or row["trigger_id"] is not None or row["orchestration_id"] is not None:
         details = await connection.fetchrow(_DETAILS, run_id=row["id"])

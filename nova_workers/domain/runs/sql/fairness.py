@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from nova_workers.contracts.installs import Installation
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Doorbell, WorkerPool
 from nova_workers.domain.runs.sql.claim import ANY_LOSSES, PAUSED, TENANT_POOL
 from nova_workers.ledger.database import Connection
@@ -53,6 +54,7 @@ RECURSIVE line AS (
       LEFT JOIN busy_tenants bt ON bt.tenant_id = r.tenant_id
      WHERE (:tenant_id::text IS NULL OR r.tenant_id = :tenant_id) AND (:pool::text IS NULL OR {TENANT_POOL} = :pool)
        AND NOT {PAUSED}
+       AND (CAST(:provides AS text[]) IS NULL OR a.needs IS NULL OR a.needs <@ CAST(:provides AS text[]))
 )
 """
 
@@ -104,7 +106,9 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
                 WHERE c.thread_id = :doorbell_thread_id AND c.status = 'queued'
                   AND (c.cancel_requested_at IS NOT NULL OR c.losses >= :most_losses)) AS needs_no_slot,
        (SELECT {TENANT_POOL} FROM threads h JOIN tenants w ON w.id = h.tenant_id
-         WHERE h.id = :doorbell_thread_id) AS doorbell_pool
+         WHERE h.id = :doorbell_thread_id) AS doorbell_pool,
+       (SELECT a.needs IS NOT NULL FROM threads h JOIN agents a ON a.tenant_id = h.tenant_id AND a.id = h.agent_id
+         WHERE h.id = :doorbell_thread_id) AS doorbell_needs_code
   FROM tenant t
  CROSS JOIN LATERAL (
        SELECT o.agent_id, first.id, first.thread_id
@@ -148,7 +152,7 @@ WITH {_OPEN}, due AS (
                   row_number() OVER (PARTITION BY l.overdue ORDER BY l.priority DESC, l.queued_at) AS place
              FROM (SELECT q.id, q.priority, q.queued_at, q.rang_at < now() - :older_than::interval AS overdue
                      FROM runs q
-                    WHERE {_LINE} AND q.thread_id NOT IN ({_HELD_IN_FRONT}) AND {_FREE}
+                    WHERE {_LINE} AND q.thread_id NOT IN ({_HELD_IN_FRONT}) AND {_FREE} AND q.rang_at < 'infinity'
                       AND NOT EXISTS (SELECT FROM runs e
                                        WHERE e.thread_id = q.thread_id AND e.status = 'queued' AND e.seq < q.seq)
                     ORDER BY q.priority DESC, q.queued_at
@@ -241,6 +245,8 @@ class Entitled:
     """The doorbell's thread has a run that is canceled, or executes in a process of its own, and so goes first."""
     doorbell_pool: str | None = None
     """The pool of workers that the doorbell's thread needs; None without a doorbell."""
+    doorbell_needs_code: bool = False
+    """Whether the agent of the doorbell's thread needs code of users, which not every worker has."""
 
 
 async def find_entitled(
@@ -253,6 +259,7 @@ async def find_entitled(
     excluded_threads: Collection[str] = (),
     doorbell_thread_id: str | None = None,
     with_suspects: bool = True,
+    installation: Installation | None = None,
 ) -> Entitled | None:
     """Return the run that goes next on a queue.
 
@@ -262,6 +269,7 @@ async def find_entitled(
         tenant_id: Only of this tenant.
         excluded_threads: Threads to leave out.
         with_suspects: Whether a run that lost many workers may be chosen like any other.
+        installation: Only of agents that need no other code of users; None for all.
 
     Returns:
         None if every queued run is behind a held thread, a pause or a full cap.
@@ -282,6 +290,7 @@ async def find_entitled(
         doorbell_thread_id=doorbell_thread_id,
         last_tenant_id=served.last,
         most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
+        provides=None if installation is None else list(installation.provides),
     )
     if row is None:
         return None
@@ -294,6 +303,7 @@ async def find_entitled(
         row["dealt"],
         row["needs_no_slot"],
         row["doorbell_pool"],
+        bool(row["doorbell_needs_code"]),
     )
 
 
@@ -305,6 +315,7 @@ async def take_doorbells_under_caps(connection: Connection, *, queue: str, older
         pool=None,
         trust_pools={},
         tenant_id=None,
+        provides=None,
         older_than=timedelta(seconds=older_than_s),
     )
     return [Doorbell(**row) for row in rows]

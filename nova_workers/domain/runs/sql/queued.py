@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from nova_workers.contracts.http.fleet import MAX_QUEUED_COUNTED, QueuedGroup
 from nova_workers.contracts.runs import SHARED_LOSSES
+from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
 from nova_workers.ledger.database import Connection
 
 # The oldest queued runs, of one tenant or of all, so that the cost is bounded however long the backlog is. What holds
 # an agent's runs back, its pauses and caps, is read once for each agent. The order in a thread is that of the claim.
 _COUNT = f"""
 WITH oldest AS (
-    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses,
+    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses, r.agent_version, r.needs,
            r.hold IS NOT NULL AS is_held,
            row_number() OVER (PARTITION BY r.thread_id ORDER BY r.attempt = 0, NOT r.front, r.seq) AS place
       FROM (SELECT * FROM runs
@@ -33,7 +34,8 @@ WITH oldest AS (
                 THEN 'tenant_full'
                 WHEN a.max_running <= (SELECT COALESCE(sum(x.runs), 0) FROM running x
                                         WHERE x.tenant_id = p.tenant_id AND x.agent_id = p.agent_id)
-                THEN 'agent_full' END AS is_full
+                THEN 'agent_full' END AS is_full,
+           a.needs
       FROM (SELECT DISTINCT tenant_id, agent_id FROM oldest) p
       JOIN tenants w ON w.id = p.tenant_id
       JOIN agents a ON a.tenant_id = p.tenant_id AND a.id = p.agent_id
@@ -44,6 +46,9 @@ SELECT o.queue,
             WHEN o.is_held THEN 'provider'
             WHEN t.active_run_id IS NOT NULL THEN 'thread_busy'
             WHEN o.place > 1 THEN 'behind_in_thread'
+            WHEN g.is_full IS NULL AND n.needs IS NOT NULL
+                 AND NOT EXISTS (SELECT FROM worker_installs i WHERE {LIVE_INSTALL} AND n.needs <@ i.provides)
+            THEN 'project'
             WHEN g.is_full IS NULL AND o.losses >= {SHARED_LOSSES} THEN 'suspect'
             ELSE COALESCE(g.is_full, 'worker') END AS reason,
        count(*)::int AS runs,
@@ -51,6 +56,7 @@ SELECT o.queue,
   FROM oldest o
   JOIN threads t ON t.id = o.thread_id
   JOIN agent g ON g.tenant_id = o.tenant_id AND g.agent_id = o.agent_id
+ CROSS JOIN LATERAL (SELECT CASE WHEN o.agent_version IS NULL THEN g.needs ELSE o.needs END AS needs) n
  GROUP BY 1, 2
  ORDER BY 3 DESC, 1, 2
 """

@@ -11,9 +11,12 @@ from nova_workers.base.vocabulary import ENDED_RUNS, EXTERNAL_WAITS, sql_list
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
+from nova_workers.contracts.installs import describe_needs
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
+from nova_workers.domain.runs.sql.claim import NEEDS
 from nova_workers.domain.runs.sql.filters import RunFilter, conditions_of
+from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
 from nova_workers.ledger.database import Connection, Row
 
 _OWN = """
@@ -44,7 +47,7 @@ SELECT {_OWN},
                                                  THEN part.block #- '{{source,data}}' ELSE part.block END
                                             ORDER BY part.at), '[]')
                     FROM jsonb_array_elements(r.content) WITH ORDINALITY AS part (block, at)) END AS message,
-       line.position, line.active_run_id, line.paused, line.pause_reason, line.full_cap,
+       line.position, line.active_run_id, line.paused, line.pause_reason, line.full_cap, line.lacking,
        COALESCE(wait.waits, '[]') AS waits
   FROM {runs} r
   LEFT JOIN usage u ON u.run_id = r.id
@@ -59,7 +62,10 @@ SELECT {_OWN},
                     WHEN a.max_running IS NOT NULL
                      AND a.max_running <= (SELECT count(*) FROM runs o
                                             WHERE o.tenant_id = w.id AND o.agent_id = a.id AND o.status = 'running')
-                    THEN 'agent' END AS full_cap
+                    THEN 'agent' END AS full_cap,
+               CASE WHEN NOT EXISTS (SELECT FROM worker_installs i
+                                      WHERE {LIVE_INSTALL} AND {NEEDS} <@ i.provides)
+                    THEN {NEEDS} END AS lacking
           FROM threads t
           JOIN tenants w ON w.id = r.tenant_id
           JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
@@ -308,13 +314,23 @@ def _why_queued(row: Row) -> str:
     if row["paused"] is not None:
         reason = row["pause_reason"]
         return _PAUSED[row["paused"]] + (f": {reason}" if reason else "")
+    return _which_run_is_before(row) or _which_worker_lacks(row)
+
+
+def _which_run_is_before(row: Row) -> str | None:
     if row["active_run_id"] is not None:
         return f"run {row['active_run_id']}, which holds the thread"
     if row["position"]:
         return f"{row['position']} earlier in the thread's line"
+    return None
+
+
+def _which_worker_lacks(row: Row) -> str:
     full = row["full_cap"]
     if full is not None:
         return f"room: its {full} has as many runs at once as it may"
+    if row["lacking"] is not None:
+        return f"a worker that has {describe_needs(row['lacking'])}"
     if row["losses"] >= SHARED_LOSSES:
         return f"a process of its own, since it lost its worker {row['losses']} times"
     return FREE_WORKER

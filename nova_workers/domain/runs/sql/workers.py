@@ -49,6 +49,13 @@ _RECOVER = recovering(
     f"AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of('r.worker_id')})"
 )
 
+# No doorbell is rung for it any more.
+_UNINSTALL_LOST = f"""
+DELETE FROM worker_installs i
+ WHERE i.worker_id = ANY(:worker_ids::text[])
+   AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of("i.worker_id")})
+"""
+
 _FORGET_LOST = f"""
 DELETE FROM worker_sessions s
  WHERE s.worker_id = ANY(:worker_ids::text[])
@@ -85,6 +92,7 @@ async def look_for_lost_workers(connection: Connection, worker_id: str) -> Look:
 
 async def recover_runs_of(connection: Connection, worker_ids: Sequence[str], *, limit: int) -> list[Doorbell]:
     """Requeue runs of workers without a session, in front of their thread's queue, and return their doorbells."""
+    await connection.execute(_UNINSTALL_LOST, worker_ids=list(worker_ids))
     rows = await connection.fetch(_RECOVER, worker_ids=list(worker_ids), limit=limit)
     if len(rows) < limit:
         await connection.execute(_FORGET_LOST, worker_ids=list(worker_ids))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
+from sqlalchemy import ARRAY, JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
 from starlette.types import Message
 
 import models
@@ -109,6 +109,8 @@ async def _insert(database: Database, tenant_id: str, table: str, **given: Any) 
         match column.type:
             case JSON():
                 value: Any = {"b": at, "a": "ä"}
+            case ARRAY():
+                value = ["a", "ä"]
             case Numeric():
                 value = "1.5"
             case Boolean():
