@@ -233,6 +233,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "projects.packages": "Packages of a project are installed by its lock, in a place of their own.",
     "projects.routed": "A run meets a worker with the project that it needs, or waits visibly until there is one.",
     "projects.versions": "A run of code is finished by the version that began it, if a live worker has that.",
+    "projects.missing": "An apply is refused while no live worker has the tools and the code of an agent, by name.",
     "projects.applied": "A project is applied as planned, whole or not at all; applied again it changes nothing.",
     "projects.drift": "What the fleet changed since a project was applied is shown, and refused, kept or overwritten.",
     "projects.pruned": "Only what belongs to a project is deleted with it, and only on request.",

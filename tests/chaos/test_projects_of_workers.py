@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Conflict
 from nova_workers.base.wheels import ProjectWheel
-from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.http.projects import ProjectApply, ProjectPlan
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.fleet
+pytestmark = [pytest.mark.fleet, pytest.mark.begins_first]
 
 CODE = """
 from nova_workers.sdk import Context, Message, agent
@@ -40,6 +43,11 @@ def _wheel(folder: Path, version: str) -> Path:
     return path
 
 
+def _agent(agent_id: str, **config: str) -> dict[str, Any]:
+    spec = {"engine": "code", "engine_config": {"agent": "shop:work", **config}, "capabilities": {"user": {}}}
+    return {"id": agent_id, "name": "Work", **spec}
+
+
 class _Shop:
     """A fleet whose workers differ in what is installed."""
 
@@ -57,9 +65,11 @@ class _Shop:
         row = await self.fleet.worker_ready(worker)
         return worker, [each.label.partition(" (")[0] for each in row.projects]
 
-    async def make_agent(self, agent_id: str, **config: str) -> None:
-        spec = {"engine": "code", "engine_config": {"agent": "shop:work", **config}, "capabilities": {"user": {}}}
-        await self.fleet.client.agents.create(AgentCreate.model_validate({"id": agent_id, "name": "W", **spec}))
+    async def apply(self, *, allow_missing: bool = False) -> ProjectPlan:
+        """Apply the project, which has two agents."""
+        agents = [_agent("worker"), _agent("careful", on_new_version="refuse")]
+        body = {"project": "shop", "agents": agents, "allow_missing": allow_missing}
+        return await self.fleet.client.projects.apply(ProjectApply.model_validate(body))
 
     async def send(self, agent_id: str, text: str = "ask") -> str:
         return (await self.fleet.client.runs.create(StatelessRunCreate(message=text, agent_id=agent_id))).id
@@ -84,7 +94,7 @@ class _Shop:
         return await self.fleet.client.runs.result(run_id, timeout_s=60)
 
 
-@proves("projects.routed", "projects.versions")
+@proves("projects.routed", "projects.versions", "projects.missing")
 async def test_runs_meet_a_worker_with_their_project_and_the_version_that_began_them(
     env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -94,8 +104,10 @@ async def test_runs_meet_a_worker_with_their_project_and_the_version_that_began_
     async with Fleet({**env, **project}, workers=0, beat=True, api_key=key) as fleet:
         shop = _Shop(fleet, tenant)
         await fleet.start_worker(env=shop.projects())
-        await shop.make_agent("worker")
-        await shop.make_agent("careful", on_new_version="refuse")
+        needs = "needs the agent 'work' of the project 'shop'"
+        with pytest.raises(Conflict, match=f"no live worker has .*: 'worker' {needs}; 'careful' {needs}. Nothing was"):
+            await shop.apply()
+        assert len((await shop.apply(allow_missing=True)).missing) == 2
 
         # Without the project: visible at once, other agents go on, and it is executed when a worker comes.
         waiting = [await shop.send("worker", "at once") for _ in range(3)]
@@ -105,6 +117,7 @@ async def test_runs_meet_a_worker_with_their_project_and_the_version_that_began_
         assert [(group.reason, group.runs) for group in (await fleet.client.fleet.queued()).groups] == [("project", 3)]
         one, projects = await shop.start(first)
         assert projects == ["shop 1.0"]
+        assert (await shop.apply()).missing == []
         assert [(await shop.ended(run_id)).text for run_id in waiting] == ["1.0"] * 3
 
         # What the first version began, it finishes beside another version.

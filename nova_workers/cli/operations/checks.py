@@ -148,7 +148,7 @@ def _alive(workers: list[WorkerView]) -> Finding:
 
 
 def _projects(workers: list[WorkerView]) -> list[Finding]:
-    """Return what is wrong with projects on workers, and which there are."""
+    """Return the problems of projects on workers; without any, the projects."""
     installed = {(code, worker.host) for worker in workers for code in worker.projects if not worker.draining}
     problems = {(code.label, host, code.problem) for code, host in installed if code.problem is not None}
     if problems:

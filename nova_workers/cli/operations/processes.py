@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.config import Settings, load_settings, unknown_variables
-from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError, InvalidInput
 from nova_workers.base.project_files import name_in
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.target import find_servers, find_target, read_state
@@ -54,7 +54,7 @@ def up(
     Postgres, Valkey, migrations, API, worker, beat, web console and Flower, with data under NOVA_HOME.
     NOVA_DATABASE_URL and NOVA_REDIS_URL replace the embedded servers. Ctrl-C stops all of it.
     """
-    _add_projects(projects)
+    add_projects(projects)
     _read_settings()
     arguments = [sys.executable, "-m", "nova_workers.devstack"]
     if port is not None:
@@ -71,7 +71,7 @@ def api(
     projects: ProjectOption = None,
 ) -> None:
     """Run one API process."""
-    _add_projects(projects)
+    add_projects(projects)
     settings = _read_settings()
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = {**_servers(settings), "NOVA_API__HOST": host}
@@ -90,7 +90,7 @@ def worker(
     projects: ProjectOption = None,
 ) -> None:
     """Run one worker process."""
-    _add_projects(projects)
+    add_projects(projects)
     if pool:
         os.environ["NOVA_WORKER__POOL"] = pool
     settings = _read_settings()
@@ -159,10 +159,13 @@ def flower(
     become_part("flower", flower_command(host=host, port=port), environment, settings)
 
 
-def _add_projects(wheels: Sequence[Path] | None) -> None:
+def add_projects(wheels: Sequence[Path] | None) -> None:
     """Add wheels to the projects of the settings; one takes the place of a project with its name."""
     if not wheels:
         return
+    for wheel in wheels:
+        if not wheel.is_file():
+            raise InvalidInput(f"--project: there is no file {str(wheel)!r}. `nova build` makes a wheel of a project.")
     given = [{"wheel": str(wheel.resolve())} for wheel in wheels]
     names = {name_in(wheel.name) for wheel in wheels}
     known = [each.model_dump(mode="json", exclude_none=True) for each in load_settings().tools.projects]

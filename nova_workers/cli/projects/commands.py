@@ -1,6 +1,7 @@
 """`nova init`, `nova plan`, `nova apply` and `nova pull`."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -65,6 +66,8 @@ async def plan(
     found = await send_project(session, files, body, "plan")
     session.out.write(found, show_plan)
     _note_drift(session, found)
+    for line in _missing_lines(found, files) if found.missing else ():
+        session.out.note(line, "magenta")
     if check and found.steps:
         raise typer.Exit(EXIT_PENDING)
 
@@ -77,10 +80,14 @@ async def apply(
     prune: PruneOption = False,
     on_drift: OnDriftOption = "refuse",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Apply without a question.")] = False,
+    allow_missing: Annotated[
+        bool,
+        typer.Option("--allow-missing", help="Apply although no live worker has tools or code that agents need."),
+    ] = False,
 ) -> None:
     """Make the fleet what the project says, in one transaction: all of it, or nothing."""
     files = await _read(directory)
-    body = files.request(prune=prune, on_drift=_on_drift(on_drift))
+    body = files.request(prune=prune, on_drift=_on_drift(on_drift), allow_missing=allow_missing)
     found = await send_project(session, files, body, "plan")
     if not session.out.json:
         show_plan(session.out, found)
@@ -89,6 +96,8 @@ async def apply(
             "Nothing was applied: the fleet has changes of its own. Take them over with `nova pull`, or decide with "
             "--on-drift keep or --on-drift overwrite."
         )
+    if found.missing and not allow_missing:
+        raise Conflict("\n".join(_missing_lines(found, files)))
     if found.steps:
         if not yes and not _confirmed(session):
             raise InvalidInput("Nothing was applied. Give --yes to apply without a question.")
@@ -152,6 +161,17 @@ def _field_of(error: Rejected) -> str:
     """Return the field that a refusal of the fleet names; empty for one that names none."""
     named: Any = error.fields.get("errors") or [error.fields]
     return str(named[0].get("field", ""))
+
+
+def _missing_lines(found: ProjectPlan, files: ProjectFiles) -> Iterator[str]:
+    """Yield a line for each agent that needs what no live worker has, with its place, and one with what to do."""
+    for each in found.missing:
+        place = files.place_of(f"agents.{each.agent}") or each.agent
+        yield f"{place}: no live worker has {', '.join(each.needs)}"
+    yield (
+        "Applying this is refused: start workers with the project first (`nova build`, `nova worker --project`), or "
+        "give --allow-missing, and runs wait for them."
+    )
 
 
 def _on_drift(word: str) -> OnDrift:

@@ -128,7 +128,7 @@ async def _apply(root: Path, out: Output, api_url: str | None, api_key: str | No
     """Apply a project. False while the fleet cannot be reached, as when it starts."""
     try:
         files = await asyncio.to_thread(read_project, root)
-        body = files.request(on_drift="overwrite")
+        body = files.request(on_drift="overwrite", allow_missing=True)
         async with open_session(json_mode=False, api_url=api_url, api_key=api_key) as session:
             plan = await send_project(session, files, body, "apply")
         if plan.steps:

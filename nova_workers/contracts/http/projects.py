@@ -58,6 +58,7 @@ class ProjectTrigger(TriggerCreate):
     prune=FREE,
     on_drift=FREE,
     expect=FREE,
+    allow_missing=FREE,
 )
 class ProjectApply(Body):
     """All that a project contains, and what to do with what differs."""
@@ -70,6 +71,8 @@ class ProjectApply(Body):
     """Delete what the project contained when it was last applied, and contains no longer."""
     on_drift: OnDrift = "refuse"
     """What happens to fields that were changed on the fleet since, and to things that were deleted there."""
+    allow_missing: StrictBool = False
+    """Apply although agents need tools or code in Python that no live worker has: their runs wait for one."""
     expect: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     """The digest of the plan that was read. Nothing is applied if there would be another one now."""
 
@@ -100,6 +103,14 @@ class ProjectStep(View):
     """The differences of a thing that exists. A file beside a SKILL.md is a field ``files.PATH``, with its digest."""
 
 
+class MissingCode(View):
+    """What an agent needs of tools and code in Python, and no live worker has."""
+
+    agent: str
+    needs: list[str]
+    """Such as ``the tool 'refund' of the project 'shop'``."""
+
+
 class ProjectPlan(View):
     """What applying a project does, or has done."""
 
@@ -111,6 +122,9 @@ class ProjectPlan(View):
     """The number of steps on items that were changed or deleted on the fleet."""
     refused: bool
     """Whether applying is refused because of them: decide with `on_drift`."""
+    missing: list[MissingCode] = Field(default_factory=list[MissingCode])
+    """Agents that would be made or changed and need what no live worker has. Applying is refused because of them,
+    unless `allow_missing`."""
     digest: str
     """The digest of the steps: two equal plans have the same one."""
     applied: bool

@@ -40,7 +40,12 @@ class Conversation:
     """
 
     def __init__(
-        self, program: AgentProgram, message: tuple[ContentBlock, ...], history: Sequence[Message] = ()
+        self,
+        program: AgentProgram,
+        message: tuple[ContentBlock, ...],
+        history: Sequence[Message] = (),
+        *,
+        began: str | None = None,
     ) -> None:
         """Begin nothing.
 
@@ -48,7 +53,9 @@ class Conversation:
             program: The function.
             message: The content of the run's message.
             history: The conversation before it.
+            began: The version of the code that began the run, for errors; None if it is not known.
         """
+        self._began = began
         self.wanted: tuple[Operation, ...] = ()
         self._program = program
         self._message = message
@@ -167,9 +174,11 @@ class Conversation:
 
     def _mismatch(self, problem: str) -> EngineFailure:
         version = f", version {self._program.version}" if self._program.version else ""
+        began = f"; version {self._began} began the run" if self._began not in (None, self._program.version) else ""
         return EngineFailure(
-            f"{problem} A run goes on only with code that wants the same in the same order: finish such runs with the "
-            f"code that began them, or cancel them. ({self._program.name}{version})",
+            f"{problem} A run goes on only with code that wants the same in the same order: start a worker with the "
+            "version that began such runs, which then finishes them, or cancel them. "
+            f"({self._program.name}{version}{began})",
             kind="nondeterminism",
             retryable=False,
         )

@@ -58,7 +58,7 @@ class CodeEngine:
         content = (text_block(message),) if isinstance(message, str) else message
         listener = FunctionListener(callbacks or TurnListener())
         toolbox = self._toolbox(options, listener)
-        conversation = Conversation(program, content, options.history)
+        conversation = Conversation(program, content, options.history, began=version_in(options.journal))
         budget = Budget(options)
         used = UsedModels(budget)
         calls = FunctionCalls(conversation, toolbox, ModelCalls(options, listener, budget), options, used)

@@ -132,7 +132,8 @@ class LocalFleet:
             NovaError: The fleet refuses the project.
         """
         files = read_project(self.root)
-        body = files.request()
+        # Its worker has the project, and may start later than the API.
+        body = files.request(allow_missing=True)
         assert self._state is not None  # noqa: S101 - it was started
         url, key = self._state.api_url, (self._home / _KEY_FILE).read_text(encoding="utf-8").strip()
         with SyncNovaClient(url, key) as operator:

@@ -431,6 +431,7 @@ async def test_code_that_does_something_else_fails_with_both_names(
     assert run.error is not None
     assert run.error.kind == "nondeterminism"
     assert problem in run.error.message
+    assert "began the run)" in run.error.message
 
 
 @proves("code.mismatch")

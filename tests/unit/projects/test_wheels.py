@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from nova_workers.base.config import Settings
+from nova_workers.base.config import Settings, load_settings
 from nova_workers.base.config.sections import ToolProject
 from nova_workers.base.errors import ConfigurationError, InvalidInput
 from nova_workers.base.project_files import digest_of_code
 from nova_workers.base.project_folders import unpack_project
 from nova_workers.base.wheels import ProjectWheel, locked_requirements, read_wheel
+from nova_workers.cli.operations.processes import add_projects
 from nova_workers.cli.projects.building import build_wheel
 from nova_workers.cli.projects.starter import make_project
 from nova_workers.domain.capabilities.rules.user_listings import installed_sources, read_listing
@@ -105,6 +107,21 @@ def test_a_wheel_that_is_damaged_or_no_projects_is_refused(tmp_path: Path) -> No
     for given in ({"wheel": "/srv/shop.whl"}, {"name": "a"}, {"wheel": str(path), "folder": "/srv", "name": "my-shop"}):
         with pytest.raises(ValidationError, match="wheel"):
             ToolProject.model_validate(given)
+
+
+def test_wheels_of_the_command_line_join_the_projects_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [{"name": "shop", "folder": "/srv/shop"}, {"name": "crm", "folder": "/srv/crm", "tenant": "ten_sales"}]
+    monkeypatch.setenv("NOVA_TOOLS__PROJECTS", json.dumps(given))
+    add_projects([_made(tmp_path, ProjectWheel("shop", "2.0", {"pyproject.toml": b""}))])
+    projects = load_settings().tools.projects
+    assert [(each.name, each.folder or each.wheel, each.tenant) for each in projects] == [
+        ("crm", Path("/srv/crm"), "ten_sales"),
+        ("shop", tmp_path / "shop-2.0-py3-none-any.whl", "ten_default"),
+    ]
+    with pytest.raises(InvalidInput, match="there is no file"):
+        add_projects([tmp_path / "none-1.0-py3-none-any.whl"])
 
 
 def test_a_lock_is_read_line_by_line() -> None:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nova_workers.base.errors import Conflict, InvalidInput
+from nova_workers.base.vocabulary import ProjectAction
 from nova_workers.contracts.http.projects import (
+    MissingCode,
     ProjectApply,
     ProjectField,
     ProjectPlan,
@@ -25,13 +27,16 @@ from nova_workers.domain.agents.rules.service import Agents
 from nova_workers.domain.agents.sql.renames import Rename
 from nova_workers.domain.projects import sql as ledger
 from nova_workers.domain.projects.rules.documents import agent_document, skill_document, trigger_document
+from nova_workers.domain.projects.rules.missing import missing_code
 from nova_workers.domain.projects.rules.planning import ItemId, Step, Wanted, digest_of, plan_steps
 from nova_workers.domain.projects.rules.reading import read_known
 from nova_workers.domain.projects.rules.writing import ProjectWriter, naming
 from nova_workers.domain.projects.sql import AgentNow, Label
+from nova_workers.domain.runs.sql.installs import installed_codes
 from nova_workers.ledger.database import Connection, Database
 
 _MOST_NAMED: Final = 5
+_WRITES: Final = frozenset[ProjectAction]({"create", "update", "rename", "adopt"})
 
 
 class _OnlyPlanned(Exception):
@@ -81,7 +86,7 @@ class Projects:
         """Return the steps that `apply` would do now. Changes nothing.
 
         Raises:
-            Rejected: As `apply`, but for drift and for another plan than the expected one.
+            Rejected: As `apply`, but for drift, missing code, and another plan than the expected one.
         """
         attempt = _Attempt(ProjectWriter(self._agents, self._grants, tenant_id, rights), given)
         try:
@@ -100,8 +105,9 @@ class Projects:
         Raises:
             InvalidInput: An item is invalid; names it, and the field.
             Forbidden: An item exceeds a ceiling of the tenant, or gives what its author may not give.
-            Conflict: Things were changed on the fleet, and `on_drift` refuses that; there would be another plan than
-                `expect`; an item belongs to another project, or was changed in this moment.
+            Conflict: Things were changed on the fleet, and `on_drift` refuses that; an agent needs what no live worker
+                has, without `allow_missing`; there would be another plan than `expect`; an item belongs to another
+                project, or was changed in this moment.
             LimitExceeded: There would be too many of a kind.
         """
         attempt = _Attempt(ProjectWriter(self._agents, self._grants, tenant_id, rights), given)
@@ -110,6 +116,8 @@ class Projects:
             plan = attempt.plan(applied=True)
             if plan.refused:
                 raise _drifted(attempt.steps)
+            if plan.missing and not given.allow_missing:
+                raise _missing(plan.missing)
             if given.expect is not None and given.expect != plan.digest:
                 raise Conflict(
                     "The fleet was changed after the plan was read, and another plan applies now. Plan again.",
@@ -140,6 +148,7 @@ class _Attempt:
     steps: list[Step] = field(default_factory=list[Step])
     renames: list[Rename] = field(default_factory=list[Rename])
     unchanged: int = 0
+    missing: list[MissingCode] = field(default_factory=list[MissingCode])
 
     async def do(self, connection: Connection, wanted: Sequence[Wanted]) -> None:
         tenant_id, project = self.writer.tenant_id, self.given.project
@@ -152,6 +161,7 @@ class _Attempt:
         )
         changed = {(each.kind, each.name) for each in self.steps}
         self.unchanged = sum((each.kind, each.name) not in changed for each in wanted)
+        await self._find_missing(connection)
         saved = await self.writer.write(connection, self.steps, self.given.skills)
         gone: list[ItemId] = [(each.kind, each.name) for each in self.steps if each.action in {"delete", "forget"}]
         former: list[ItemId] = [(each.kind, each.former) for each in wanted if each.former is not None]
@@ -167,9 +177,17 @@ class _Attempt:
             unchanged=self.unchanged,
             drifted=drifted,
             refused=bool(drifted) and self.given.on_drift == "refuse",
+            missing=self.missing,
             digest=digest_of(self.steps),
             applied=applied,
         )
+
+    async def _find_missing(self, connection: Connection) -> None:
+        written = {each.name for each in self.steps if each.kind == "agent" and each.action in _WRITES}
+        agents = [each for each in self.given.agents if each.id in written]
+        workers = await installed_codes(connection) if agents else []
+        found = ((each.id, missing_code(each, workers)) for each in agents)
+        self.missing = [MissingCode(agent=agent_id, needs=needs) for agent_id, needs in found if needs]
 
     async def _renamed(
         self, connection: Connection, wanted: Sequence[Wanted], labels: dict[ItemId, Label]
@@ -235,6 +253,17 @@ def _drifted(steps: Sequence[Step]) -> Conflict:
         "changes over into the project, or apply with on_drift 'keep' or 'overwrite'.",
         field="on_drift",
         drifted=named,
+    )
+
+
+def _missing(agents: Sequence[MissingCode]) -> Conflict:
+    named = [f"{each.agent!r} needs {', '.join(each.needs)}" for each in agents]
+    shown = "; ".join(named[:_MOST_NAMED]) + (f"; and {len(named) - _MOST_NAMED} more" if named[_MOST_NAMED:] else "")
+    return Conflict(
+        f"allow_missing: no live worker has what agents need: {shown}. Nothing was applied. Start workers with it "
+        "first, or apply with allow_missing: their runs wait for such a worker.",
+        field=f"agents.{agents[0].agent}",
+        missing=[each.model_dump(mode="json") for each in agents],
     )
 
 
