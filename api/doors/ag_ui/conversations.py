@@ -55,20 +55,20 @@ async def _items_before(
     door: Door, thread_id: str, run_id: str | None, first_step: int, most_turns: int
 ) -> tuple[list[Item], bool]:
     pages: list[tuple[Item, ...]] = []
-    below_depth: int | None = None
+    at: int | None = None
     turns = min(_PAGE_TURNS, most_turns)
     for _ in range(most_turns // turns):
-        page = await door.items_of_thread(thread_id, below_depth=below_depth, turns=turns)
+        page = await door.items_of_thread(thread_id, at=at, turns=turns)
         pages.append(page.items)
-        below_depth = page.below_depth
-        if below_depth is None:
+        at = page.goes_on_at
+        if at is None:
             break
     found = [item for items in reversed(pages) for item in items]
     if run_id is not None:
         place = next((at for at, item in enumerate(found) if item.run_id == run_id), len(found))
         # The turn of a run that waits in the thread's queue is in no page yet.
         found = [*found[:place], *before_part(await door.items(run_id), first_step)]
-    return found, below_depth is None
+    return found, at is None
 
 
 def parent_of(call: ToolCallItem) -> str:

@@ -197,11 +197,11 @@ def _ends(items: Sequence[Item]) -> Iterator[int]:
 
 async def _newest_items(door: Door, thread_id: str) -> list[Item]:
     pages: list[tuple[Item, ...]] = []
-    below_depth: int | None = None
+    at: int | None = None
     for _ in range(MOST_TURNS // _PAGE_TURNS):
-        page = await door.items_of_thread(thread_id, below_depth=below_depth, turns=_PAGE_TURNS)
+        page = await door.items_of_thread(thread_id, at=at, turns=_PAGE_TURNS)
         pages.append(page.items)
-        below_depth = page.below_depth
-        if below_depth is None:
+        at = page.goes_on_at
+        if at is None:
             break
     return [item for items in reversed(pages) for item in items]

@@ -101,7 +101,7 @@ async def known_run(door: Door, body: CreateResponse, given: Given) -> str | Non
     except (NotFound, Gone):
         return None
     own = [at for at, item in enumerate(page.items) if item.run_id == run_id]
-    if not own or page.below_depth is not None:
+    if not own or page.goes_on_at is not None:
         return None
     documents = [document for document, _ in said_in(page.items[: own[-1] + 1])]
     try:

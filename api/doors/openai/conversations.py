@@ -65,36 +65,26 @@ async def list_conversation_items(
     order: Literal["asc", "desc"] = "desc",
 ) -> Response:
     """List what was said in a conversation, newest first unless `order` is ``asc``."""
-    thread_id = thread_of(conversation)
-    if order == "asc":
-        # A conversation is read from its newest turn, since that is where its branch is known.
-        items = [item async for page in _pages(door, thread_id) for item in page][::-1]
-    else:
-        items = await _newest(door, thread_id, after, limit)
-    return _json(page_of(items, after, limit))
-
-
-async def _newest(door: Door, thread_id: str, after: str | None, limit: int) -> list[JsonObject]:
-    """Return the items of a conversation, newest first, until more than a page of them follow an item."""
     found: list[JsonObject] = []
     begins = 0 if after is None else None
-    async for page in _pages(door, thread_id):
+    async for page in _pages(door, thread_of(conversation), oldest_first=order == "asc"):
         if begins is None:
             begins = next((len(found) + at for at, item in enumerate(page, 1) if item["id"] == after), None)
         found += page
         if begins is not None and len(found) > begins + limit:
             break
-    return found
+    return _json(page_of(found, after, limit))
 
 
-async def _pages(door: Door, thread_id: str) -> AsyncGenerator[list[JsonObject]]:
-    """Yield the items of a conversation's turns, newest first."""
-    below: int | None = None
+async def _pages(door: Door, thread_id: str, *, oldest_first: bool) -> AsyncGenerator[list[JsonObject]]:
+    """Yield the items of a conversation's turns in the order of a list."""
+    at: int | None = None
     while True:
-        page = await door.items_of_thread(thread_id, below_depth=below)
-        yield [document for item in page.items for document in item_documents(item)][::-1]
-        below = page.below_depth
-        if below is None:
+        page = await door.items_of_thread(thread_id, at=at, oldest_first=oldest_first)
+        items = [document for item in page.items for document in item_documents(item)]
+        yield items if oldest_first else items[::-1]
+        at = page.goes_on_at
+        if at is None:
             return
 
 

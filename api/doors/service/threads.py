@@ -11,7 +11,7 @@ from nova_workers.domain.runs.sql.reads import list_thread_runs
 from nova_workers.domain.threads.sql.items import (
     load_turn_contents,
 )
-from nova_workers.domain.threads.sql.lineage import list_turn_places
+from nova_workers.domain.threads.sql.lineage import TurnPlace, list_turn_places, list_turn_places_upwards
 from nova_workers.domain.threads.sql.records import (
     create_thread,
     fork_thread,
@@ -28,11 +28,14 @@ from .runs import answering_run, as_answered
 
 
 class ItemPage(NamedTuple):
-    """Items of a conversation, oldest first."""
+    """Items of a conversation, oldest first.
+
+    Attributes:
+        goes_on_at: The depth with which the next page in the order of reading begins; None at the end.
+    """
 
     items: tuple[Item, ...]
-    below_depth: int | None
-    """Where the page before this one continues; None at the beginning of the conversation."""
+    goes_on_at: int | None
 
 
 class Threads(DoorRequest):
@@ -116,10 +119,16 @@ class Threads(DoorRequest):
             rows = await list_thread_runs(connection, tenant_id, thread_id, before_seq=None, limit=limit, media=False)
             return [as_answered(run, await answering_run(connection, tenant_id, run)) for run, _ in rows]
 
-    async def items_of_thread(self, thread_id: str, *, below_depth: int | None = None, turns: int = 20) -> ItemPage:
-        """Return the items of the newest turns of a conversation, with those that a fork inherited.
+    async def items_of_thread(
+        self, thread_id: str, *, at: int | None = None, turns: int = 20, oldest_first: bool = False
+    ) -> ItemPage:
+        """Return the items of turns of a conversation, with those that a fork inherited.
 
-        A page has up to `turns` of them; `below_depth` is that of an earlier page.
+        Args:
+            thread_id: The conversation.
+            at: Where an earlier page goes on; None to begin.
+            turns: Most turns of a page.
+            oldest_first: Whether it is read from its beginning on, and not from its newest turn back.
 
         Raises:
             NotFound: No such thread in this tenant.
@@ -128,11 +137,17 @@ class Threads(DoorRequest):
         tenant_id = self.caller.tenant_id
         async with self.state.services.database.connection() as connection:
             await get_thread(connection, tenant_id, thread_id)
-            page = await list_turn_places(connection, tenant_id, thread_id, below_depth=below_depth, limit=turns + 1)
-            shown = page[:turns]
-            contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in shown])
+            page: list[TurnPlace]
+            if oldest_first:
+                page = await list_turn_places_upwards(
+                    connection, tenant_id, thread_id, from_depth=at or 0, limit=turns + 1
+                )
+            else:
+                below = None if at is None else at + 1
+                page = await list_turn_places(connection, tenant_id, thread_id, below_depth=below, limit=turns + 1)
+            contents = await load_turn_contents(connection, tenant_id, [turn.id for turn in page[:turns]])
         items = tuple(item for turn in contents for item in items_of(turn))
-        return ItemPage(items, shown[-1].depth if len(page) > turns else None)
+        return ItemPage(items, page[turns].depth if len(page) > turns else None)
 
     async def thread_state(self, thread_id: str) -> ThreadStateView:
         """Return the state document of a thread.

@@ -71,6 +71,19 @@ SELECT u.id, u.depth
  LIMIT :limit
 """
 
+_TURN_PLACES_UP = f"""
+{_SEGMENTS}
+SELECT u.id, u.depth
+  FROM segments s
+ CROSS JOIN LATERAL (
+        SELECT id, depth FROM turns
+         WHERE thread_id = s.thread_id AND depth <= s.depth_to AND depth >= :bound
+         ORDER BY depth
+         LIMIT :limit) u
+ ORDER BY u.depth
+ LIMIT :limit
+"""
+
 # Messages after a depth and seq. The page's turns are limited before their messages are read: each has at least one
 # message, so the cursor's turn and `limit` more are enough.
 _MESSAGES = f"""
@@ -141,6 +154,16 @@ async def list_turn_places(
     """Return the places of the turns that `list_turns` would return."""
     bound = _TOP if below_depth is None else below_depth - 1
     rows = await connection.fetch(_TURN_PLACES, tenant_id=tenant_id, thread_id=thread_id, bound=bound, limit=limit)
+    return [TurnPlace(**row) for row in rows]
+
+
+async def list_turn_places_upwards(
+    connection: Connection, tenant_id: str, thread_id: str, *, from_depth: int, limit: int
+) -> list[TurnPlace]:
+    """Return the places of the turns of a conversation from a depth on, oldest first."""
+    rows = await connection.fetch(
+        _TURN_PLACES_UP, tenant_id=tenant_id, thread_id=thread_id, bound=from_depth, limit=limit
+    )
     return [TurnPlace(**row) for row in rows]
 
 

@@ -143,9 +143,14 @@ async def test_a_conversation_comes_in_pages_of_turns(own_api: Api, own_worker: 
         await own_worker.play(begun.thread_id, f"answer {number}")
     newest = await door.items_of_thread(begun.thread_id, turns=2)
     assert [item.text for item in newest.items if isinstance(item, MessageItem)] == ["1", "answer 1", "2", "answer 2"]
-    oldest = await door.items_of_thread(begun.thread_id, below_depth=newest.below_depth, turns=2)
+    oldest = await door.items_of_thread(begun.thread_id, at=newest.goes_on_at, turns=2)
     assert oldest.items == await door.items(begun.run_id)
-    assert oldest.below_depth is None
+    assert oldest.goes_on_at is None
+    first = await door.items_of_thread(begun.thread_id, turns=2, oldest_first=True)
+    assert [item.text for item in first.items if isinstance(item, MessageItem)] == ["0", "answer 0", "1", "answer 1"]
+    last = await door.items_of_thread(begun.thread_id, at=first.goes_on_at, turns=2, oldest_first=True)
+    assert last.items == newest.items[2:]
+    assert last.goes_on_at is None
 
 
 async def test_the_items_of_a_run_that_has_not_begun_are_its_message(own_api: Api) -> None:
