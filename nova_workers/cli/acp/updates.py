@@ -119,7 +119,8 @@ class LiveUpdates:
             case Reasoning(agent=None, text=text):
                 yield thought(text, f"{self._run_id}-t{self._messages}")
             case ToolStatus(agent=None):
-                self._end_message()
+                # What follows the call is a message of its own; the text before it stays shown.
+                self._messages += 1
                 yield from _call(event)
             case Restart(agent=None) | StreamStart():
                 # What the editor has of the open text is void, and no update takes it back.

@@ -13,6 +13,8 @@ _STATUSES = {
     "failed": "failed",
     "cancelled": "canceled",
     "incomplete": "canceled",
+    # Of ACP.
+    "end_turn": "succeeded",
     # Of LangGraph.
     "success": "succeeded",
     "error": "failed",

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tests.chaos.history import DoorReading, Recorder, Submission
 from tests.chaos.runner.doors.a2a import subscribe_to_task
+from tests.chaos.runner.doors.acp import prompt_agent
 from tests.chaos.runner.doors.ag_ui import follow_agent
 from tests.chaos.runner.doors.exchange import Exchange
 from tests.chaos.runner.doors.langgraph import stream_run
@@ -24,6 +25,7 @@ from tests.chaos.runner.outside import plan_message
 
 CLIENTS: Final[Mapping[str, Callable[[Exchange, str, str], Awaitable[DoorReading]]]] = {
     "a2a": subscribe_to_task,
+    "acp": prompt_agent,
     "ag-ui": follow_agent,
     "langgraph": stream_run,
     "mcp-task": follow_task,

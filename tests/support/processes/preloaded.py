@@ -45,6 +45,7 @@ _MODULES = (
     *("nova_workers.cli.app", "nova_workers.cli.talk.send", "nova_workers.cli.talk.chat"),
     *("nova_workers.cli.records.runs", "nova_workers.cli.orchestrations.orchestrate"),
     *("nova_workers.cli.orchestrations.commands", "nova_workers.cli.talk.chat_input", "nova_workers.channels.pipe"),
+    *("nova_workers.cli.acp.command",),
 )
 """What these processes import sooner or later, except the modules that read the environment."""
 

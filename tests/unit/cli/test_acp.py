@@ -79,6 +79,16 @@ def test_text_is_sent_once_and_a_new_message_begins_after_a_call_or_a_restart() 
     events: list[Event] = [_START, Token(text="a"), Token(text="b"), AssistantMessage(text="ab"), started]
     kinds = [update.session_update for event in events for update in live.of(event)]
     assert kinds == ["agent_message_chunk", "agent_message_chunk", "tool_call"]
+    # The whole text may come after the call that its step makes.
+    assert _shown([_START, Token(text="a"), AssistantMessage(text="ab"), Step(index=0), Token(text="c")]) == [
+        ("agent_message_chunk", "a", "r-m0"),
+        ("agent_message_chunk", "b", "r-m0"),
+        ("agent_message_chunk", "c", "r-m1"),
+    ]
+    live = LiveUpdates("r")
+    events = [_START, Token(text="a"), started, AssistantMessage(text="a", step=0), Step(index=0)]
+    kinds = [update.session_update for event in events for update in live.of(event)]
+    assert kinds == ["agent_message_chunk", "tool_call"]
     assert _shown([_START, Token(text="a"), Restart(), Token(text="b")]) == [
         ("agent_message_chunk", "a", "r-m0"),
         ("agent_thought_chunk", "The answer broke off, and begins again.\n", "r-t1"),

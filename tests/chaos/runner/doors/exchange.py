@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ class Exchange:
 
     def __init__(self, urls: list[str], api_key: str, agent: str, recorder: Recorder, rng: random.Random) -> None:
         self.agent = agent
+        self.api_key = api_key
         self._urls = urls
         self._recorder = recorder
         self._rng = rng
@@ -57,6 +58,7 @@ class Exchange:
         *,
         headers: Mapping[str, str] | None = None,
         run_of: Callable[[Json], str | None] = lambda _: None,
+        recorded_as: str | None = None,
     ) -> Json:
         """Send a request, with the same id, until it is answered.
 
@@ -66,6 +68,7 @@ class Exchange:
             body: None for a GET.
             headers: Further headers.
             run_of: Returns the run of an answer.
+            recorded_as: The path in the record, for a look-up that is none of the client's own.
 
         Raises:
             DoorRefused: A repetition would not change the answer.
@@ -76,13 +79,13 @@ class Exchange:
                 method = "GET" if body is None else "POST"
                 answer = await self._http.request(method, f"{url}{path}", json=body, headers=headers)
             except httpx2.TransportError as error:
-                self._acknowledge(path, key, error=f"{type(error).__name__}: {error}")
+                self._acknowledge(recorded_as or path, key, error=f"{type(error).__name__}: {error}")
             else:
                 given = answer.json() if answer.is_success else {}
                 # An outage within a JSON-RPC response, or a result of a tool that reports one.
                 is_away = _is_away(given)
                 if answer.is_success and not is_away:
-                    self._acknowledge(path, key, status=answer.status_code, run=run_of(given))
+                    self._acknowledge(recorded_as or path, key, status=answer.status_code, run=run_of(given))
                     return given
                 if not is_away:
                     self._refuse(answer, key)
@@ -133,6 +136,14 @@ class Exchange:
         except (httpx2.TransportError, httpx2.SSEError) as error:
             self._acknowledge(path, key, error=f"{type(error).__name__}: {error}")
             await self.pause()
+
+    def url(self) -> str:
+        """Return the URL of an API, at random."""
+        return self._rng.choice(self._urls)
+
+    def choose(self, among: Sequence[int]) -> int:
+        """Return one of these, at random."""
+        return self._rng.choice(among)
 
     async def pause(self) -> None:
         """Wait a little, at random."""
