@@ -162,3 +162,11 @@ def test_a_message_without_a_time_is_as_old_as_the_one_before() -> None:
     said = _checked([ASK, _at(9), _at(7, "assistant"), ASK, _at(7)])
     assert [round((NOW - each.said_at).total_seconds() / 60) for each in said] == [9, 9, 7, 7, 7]
     assert {each.said_at for each in _checked([ASK, ASK])} == {NOW}
+
+
+@proves("code.steps")
+def test_no_call_of_an_imported_conversation_is_a_step_of_durable_code() -> None:
+    call = _call(name="Step", input={"name": "graph", "nodes": []})
+    (turn,) = turns_of(_checked([ASK, _calls(call), _user(_result())]))
+    assert [made.tool_name for made in turn.calls] == ["imported_Step"]
+    assert [block["name"] for block in turn.messages[1].content] == ["imported_Step"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import MessageKind, Role
 from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.native import CODE_CALLS
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 from nova_workers.domain.threads.rules.sizes import content_chars
 from nova_workers.domain.threads.sql.importing import ImportedCall, ImportedMessage, ImportedTurn
@@ -49,6 +50,13 @@ def turns_of(messages: Sequence[SaidMessage]) -> list[ImportedTurn]:
     return turns
 
 
+def _imported(block: ContentBlock) -> ContentBlock:
+    """Return a block under a name that is no step of durable code: its results would be taken for what that did."""
+    if block.get("type") == "tool_use" and block["name"] in CODE_CALLS:
+        return {**block, "name": f"imported_{block['name']}"}
+    return block
+
+
 class _Turn:
     def __init__(self, query: SaidMessage) -> None:
         self.chars = 0
@@ -59,6 +67,7 @@ class _Turn:
         self._add("query", query, query.content)
 
     def take_response(self, message: SaidMessage) -> None:
+        message = replace(message, content=[_imported(block) for block in message.content])
         self._steps += 1
         self._add("response", message, message.content)
         for block in message.content:
