@@ -31,6 +31,8 @@ _STOP_S: Final = 30.0
 _RUN_S: Final = 60.0
 _POLL_S: Final = 0.05
 _LOG_CHARS: Final = 4_000
+_OF_AGENTS: Final = ("agent", "message", "orchestration")
+"""Kinds of waits that other agents end."""
 _NOT_GIVEN: Final = ("NOVA_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_")
 """Variables that would let the fleet reach another one, or the provider of a model."""
 
@@ -203,7 +205,9 @@ class Fleet:
         deadline_s = time.monotonic() + timeout_s
         while True:
             run = self.client.runs.get(run_id)
-            if run.finished_at is not None or run.status == "waiting" or time.monotonic() > deadline_s:
+            # What waits for other agents goes on by itself.
+            waits = any(wait.request.kind not in _OF_AGENTS for wait in run.waits)
+            if run.finished_at is not None or waits or time.monotonic() > deadline_s:
                 return run
             time.sleep(_POLL_S)
 

@@ -1,0 +1,1 @@
+pytest_plugins = ["nova_workers.sdk.testing"]
