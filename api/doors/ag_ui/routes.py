@@ -254,9 +254,9 @@ async def _join(exchange: _Exchange) -> Response:
     thread = await _thread_of(door, agent_id, body)
     if thread is None:
         await door.agent(agent_id)
-    elif thread.active_run_id is not None:
-        first_step = first_open_step(await door.items(thread.active_run_id))
-        return await door.follow(thread.active_run_id, exchange.writer(first_step=first_step))
+    elif (run := await door.open_run(thread.id)) is not None:
+        first_step = first_open_step(await door.items(run.id))
+        return await door.follow(run.id, exchange.writer(first_step=first_step))
     events: list[Any] = [started(body.thread_id, body.run_id, body.parent_run_id)]
     if thread is not None:
         state = await door.thread_state(thread.id)

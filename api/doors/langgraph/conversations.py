@@ -96,7 +96,10 @@ async def thread_of(door: Door, thread_id: str) -> ThreadView:
 async def conversation_of(door: Door, thread: ThreadView) -> Conversation:
     """Return a thread with its newest turns, and what its run has so far."""
     items = await _newest_items(door, thread.id)
-    active = None if thread.active_run_id is None else await door.run(thread.active_run_id)
+    active = await door.open_run(thread.id)
+    if active is not None and not active.attempt:
+        # It has not begun: the state is the one before it.
+        active = None
     if active is not None:
         items = [*(item for item in items if item.run_id != active.id), *await door.items(active.id)]
     return Conversation(thread, active, items)
@@ -117,7 +120,7 @@ def thread_document(thread: ThreadView, conversation: Conversation | None = None
         "created_at": thread.created_at,
         "updated_at": thread.updated_at,
         "metadata": metadata_of(thread),
-        "status": thread_status(thread),
+        "status": "busy" if _is_queued(thread, conversation) else thread_status(thread),
         "config": {},
         "values": None if conversation is None else conversation.values,
         "interrupts": {},
@@ -125,6 +128,11 @@ def thread_document(thread: ThreadView, conversation: Conversation | None = None
     if conversation is not None and conversation.active is not None and interrupts:
         document["interrupts"] = {conversation.active.id: interrupts}
     return document
+
+
+def _is_queued(thread: ThreadView, conversation: Conversation | None) -> bool:
+    """Return whether the run of a conversation waits for another worker."""
+    return thread.active_run_id is None and conversation is not None and conversation.active is not None
 
 
 def metadata_of(thread: ThreadView) -> JsonObject:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from nova_workers.contracts.http.thread_states import ThreadStateView
 from nova_workers.contracts.http.wire import RunView, ThreadView
-from nova_workers.domain.runs.sql.reads import list_thread_runs
+from nova_workers.domain.runs.sql.reads import find_open_run, list_thread_runs
 from nova_workers.domain.threads.sql.items import (
     load_turn_contents,
 )
@@ -118,6 +118,14 @@ class Threads(DoorRequest):
             await get_thread(connection, tenant_id, thread_id)
             rows = await list_thread_runs(connection, tenant_id, thread_id, before_seq=None, limit=limit, media=False)
             return [as_answered(run, await answering_run(connection, tenant_id, run)) for run, _ in rows]
+
+    async def open_run(self, thread_id: str) -> RunView | None:
+        """Return the run that goes on in a conversation, or goes on next: one that lost its worker is queued.
+
+        None if there is none.
+        """
+        async with self.state.services.database.connection() as connection:
+            return await find_open_run(connection, self.caller.tenant_id, thread_id)
 
     async def items_of_thread(
         self, thread_id: str, *, at: int | None = None, turns: int = 20, oldest_first: bool = False

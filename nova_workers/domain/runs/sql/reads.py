@@ -110,6 +110,17 @@ SELECT id, thread_id, agent_id, status, attempt, final_event_id, merged_into
   FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
 
+# The order of the queue is that of the claim, and of its index.
+_OPEN_OF_THREAD = """
+SELECT COALESCE(t.active_run_id,
+                (SELECT r.id FROM runs r
+                  WHERE r.thread_id = t.id AND r.status = 'queued'
+                  ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+                  LIMIT 1)) AS id
+  FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id
+"""
+
 _ENDED_AMONG = f"""
 SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN {sql_list(ENDED_RUNS)}
 """
@@ -229,6 +240,12 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
         final_event=None if final is None else EventCursor.parse(final),
         merged_into=row["merged_into"],
     )
+
+
+async def find_open_run(connection: Connection, tenant_id: str, thread_id: str) -> RunView | None:
+    """Return the run that holds a thread, or the next in its queue; None if it has no open run."""
+    run_id = await connection.fetchval(_OPEN_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id)
+    return None if run_id is None else await get_run(connection, tenant_id, run_id)
 
 
 async def find_ended(connection: Connection, run_ids: Sequence[str]) -> set[str]:

@@ -13,6 +13,7 @@ from tests.integration.api.doors.ag_ui_client import user
 from tests.integration.api.doors.ag_ui_streams import DOOR, TOOLS, begun, history, kinds, stream
 from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves
+from tests.support.waiting import stays
 
 
 async def test_a_parent_or_a_new_thread_with_the_history_of_another_makes_a_branch(
@@ -150,3 +151,18 @@ async def test_what_a_run_asks_is_answered_in_its_own_thread_alone(api: Api, wor
     answer = DOOR.input(messages, run="run-4", resume=[entry])
     assert (await DOOR.post(api.http, answer)).status_code == 200
     assert (await api.http.get(f"/v1/runs/{run_id}")).json()["status"] == "queued"
+
+
+async def test_a_client_that_joins_a_conversation_whose_run_has_no_worker_gets_its_answer(
+    api: Api, worker: ManualWorker
+) -> None:
+    _, turn = await begun(api, worker, DOOR.input([user("1")]))
+    await turn.commit("I begin.")
+    # Its worker stops, and another one goes on.
+    await turn.requeue()
+    joining = asyncio.create_task(stream(api, DOOR.input([], run="load")))
+    await stays(lambda: not joining.done(), for_s=0.3)
+    again = await worker.claim(turn.claim.thread_id)
+    again.step, again.seq = turn.step, turn.seq
+    await again.finish("I am done.")
+    assert "I am done." in str(await joining)

@@ -388,3 +388,17 @@ async def test_inputs_that_no_agent_reads_are_refused(api: Api, sdk: LangGraphCl
             await sdk.runs.create(None, "nova", input=given)
         assert error.value.status_code == 422
     assert await api.count("runs") == 0
+
+
+async def test_a_run_that_lost_its_worker_is_in_the_state_of_its_thread(
+    api: Api, sdk: LangGraphClient, worker: ManualWorker
+) -> None:
+    thread_id = (await sdk.threads.create())["thread_id"]
+    await sdk.runs.create(thread_id, "nova", input={"messages": [{"role": "user", "content": "hello"}]})
+    turn = await worker.claim(thread_id)
+    await turn.commit("I begin.")
+    await turn.requeue()
+    state: Any = await sdk.threads.get_state(thread_id)
+    assert [message["content"] for message in state["values"]["messages"]] == ["hello", "I begin."]
+    assert state["next"]
+    assert (await sdk.threads.get(thread_id))["status"] == "busy"
