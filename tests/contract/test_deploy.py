@@ -22,7 +22,9 @@ from tests.requirements import proves
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
-FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc")
+FILES = sorted(
+    path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc" and "node_modules" not in path.parts
+)
 YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
 PATCHES = [path for path in YAML_FILES if path.name.endswith("-patch.yaml")]
 MANIFESTS = [

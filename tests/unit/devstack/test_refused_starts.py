@@ -48,6 +48,7 @@ _WRONG_TEXT = {
     "NOVA_HOME": "/dev/null/home",
     "NOVA_WORKER__HEARTBEAT_DIR": "/dev/null/beats",
     "NOVA_TOOLS__WORKSPACE_ROOT": "/dev/null/agents",
+    "NOVA_TOOLS__PROJECT_ROOT": "/dev/null/projects",
     "NOVA_TOOLS__COMMAND_CGROUP": "/dev/null/cgroup",
     "NOVA_DATABASE_URL": "mysql://nova:hidden@db/nova",
     "NOVA_DATABASE_OWNER_URL": "db/nova:hidden",

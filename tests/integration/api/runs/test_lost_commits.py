@@ -115,7 +115,7 @@ async def test_a_repeated_submission_whose_run_cannot_be_followed_names_the_run(
     first = asyncio.create_task(post())
     (run_id,) = await until(lambda: _runs(database))
     # The repetition needs no new connection before it reads the run.
-    link.loses_answer_to, link.refuses = b"final_event_id FROM runs", True
+    link.loses_answer_to, link.refuses = b"final_event_id, merged_into", True
     answer = await post()
     assert link.loses_answer_to is None
     assert answer.status_code == 503, answer.text
