@@ -7,6 +7,7 @@ import httpx2
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
 from tests.integration.console.conftest import Console
+from tests.support.waiting import until
 
 _PAGES = {
     "runs": ("/chat", "/search", "/runs", "/orchestrations/new", "/work-orders"),
@@ -32,8 +33,10 @@ async def test_a_key_uses_every_page_of_its_only_scope(console: Console, databas
 
 
 async def test_a_check_that_fails_is_shown_on_the_page_of_the_fleet(
-    database: Database, browser: httpx2.AsyncClient
+    database: Database, console: Console, browser: httpx2.AsyncClient
 ) -> None:
+    # Until the API has seen a schema that fits it would refuse all.
+    await until(lambda: console.api.state.services.schema.fits)
     await database.execute("UPDATE alembic_version SET version_num = '0001'")
     answer = await browser.get("/fleet")
     assert answer.status_code == 200
