@@ -34,6 +34,9 @@ class Installs:
         self.pool = pool
         self.installation = installation
         """What this worker has."""
+        self._is_withdrawn = False
+        self._saying = asyncio.Lock()
+        """Orders announcements and the withdrawal, which is the last word."""
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -42,9 +45,9 @@ class Installs:
         return tuple(pool_queue(queue, self.pool.name, key) for queue in RUN_QUEUES) if key else ()
 
     async def run(self) -> None:
-        """Announce until canceled."""
+        """Announce until this worker takes no more runs."""
         is_first = True
-        while True:
+        while not self._is_withdrawn:
             try:
                 await self.announce()
                 if is_first:
@@ -56,20 +59,24 @@ class Installs:
             await asyncio.sleep(_EVERY_S)
 
     async def announce(self) -> None:
-        """Say what this worker has, and that it is alive.
+        """Say what this worker has, and that it is alive; nothing once it takes no more runs.
 
         Raises:
             Unavailable: The database does not answer.
         """
-        async with self._work.database.connection() as connection:
-            await ledger.announce(connection, self._worker_id, self.pool, self.installation)
+        async with self._saying:
+            if self._is_withdrawn:
+                return
+            async with self._work.database.connection() as connection:
+                await ledger.announce(connection, self._worker_id, self.pool, self.installation)
 
     async def withdraw(self) -> None:
         """Say that this worker takes no more runs. Best effort: its row expires."""
+        self._is_withdrawn = True
         if not self.installation.codes:
             return
         try:
-            async with self._work.database.connection() as connection:
+            async with self._saying, self._work.database.connection() as connection:
                 await ledger.withdraw(connection, self._worker_id)
         except Unavailable as error:
             _log.warning("installs.not_withdrawn", outage="postgres", error=error.message)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
 from nova_workers.base.keys import broker_queue
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.installs import Installation, InstalledCode
 from nova_workers.contracts.runs import Accepted
 from tests.requirements import proves
@@ -89,3 +91,19 @@ async def test_a_run_that_began_needs_what_its_agent_needed_then(harness: Harnes
     await harness.database.execute("""UPDATE agents SET version = 2, spec = spec - 'capabilities'""")
     await _deliver(harness, random.Random(0), harness.worker(), able)
     assert await _claimed_by(harness, [begun]) == {able.name}
+
+
+@proves("projects.routed")
+async def test_a_worker_that_drains_is_rung_for_no_more(harness: Harness):
+    draining = await _with_shop(harness)
+    announcing = asyncio.create_task(draining.executor.installs.run())
+    draining.executor.drain()
+    await draining.executor.installs.withdraw()
+    # The next of its regular announcements.
+    await draining.executor.installs.announce()
+    assert await harness.database.fetchval("SELECT count(*) FROM worker_installs") == 0
+    needing = await _needing(harness, 1)
+    await _deliver(harness, random.Random(0), harness.worker(), draining)
+    assert await harness.database.fetchval("SELECT count(*) FROM runs WHERE rang_at = 'infinity'") == 1
+    assert {await harness.status(run.run_id) for run in needing} == {"queued"}
+    await stop_tasks([announcing])
