@@ -15,6 +15,7 @@ from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.run_options import RunOptions
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
 from nova_workers.contracts.waits import HoldDetail
+from nova_workers.domain.runs.sql.filters import QUEUE_ORDER
 from nova_workers.domain.runs.sql.finish import requeue_claimed
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_messages, insert_turns
@@ -169,7 +170,7 @@ WITH thread AS (
       FROM runs r, thread t
      WHERE r.thread_id = :thread_id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
-     ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+     ORDER BY {QUEUE_ORDER}
      LIMIT 1
        FOR UPDATE OF r
 ), chosen AS (

@@ -13,6 +13,7 @@ from datetime import timedelta
 from nova_workers.contracts.installs import Installation
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Doorbell, WorkerPool
 from nova_workers.domain.runs.sql.claim import ANY_LOSSES, PAUSED, TENANT_POOL
+from nova_workers.domain.runs.sql.filters import QUEUE_ORDER
 from nova_workers.ledger.database import Connection
 
 _FRONT = 256
@@ -180,7 +181,7 @@ WITH due AS MATERIALIZED (
            SELECT r.id, r.thread_id, r.queue, r.losses, r.created_at, r.rang_at
              FROM runs r
             WHERE r.thread_id = w.thread_id AND r.status = 'queued' AND NOT {PAUSED}
-            ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+            ORDER BY {QUEUE_ORDER}
             LIMIT 1) next
      WHERE next.losses >= :shared_losses AND next.rang_at <= now()
        AND (SELECT t.active_run_id IS NULL FROM threads t WHERE t.id = w.thread_id)

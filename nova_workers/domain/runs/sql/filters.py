@@ -14,6 +14,9 @@ from nova_workers.contracts.http.wire import RunStatus
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 """The condition in the words of the partial index of open runs."""
 
+QUEUE_ORDER = "(r.attempt > 0) DESC, r.front DESC, r.seq"
+"""The order of a thread's queue, and of its index: a run that has begun, then those sent to the front."""
+
 IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 """That a run which is found by its id is running: it has a lease (a constraint of the table). Said by its status, it
 would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of

@@ -12,7 +12,7 @@ from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.effects.sql import WAITS_FOR_EARLIER
 from nova_workers.domain.runs.sql.ends import HAS_LISTENER
-from nova_workers.domain.runs.sql.filters import IS_RUNNING
+from nova_workers.domain.runs.sql.filters import IS_RUNNING, QUEUE_ORDER
 from nova_workers.domain.runs.sql.journal import (
     ADD_USAGE,
     CALLS,
@@ -28,11 +28,11 @@ from nova_workers.domain.runs.sql.journal import (
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
 
-_NEXT = """
+_NEXT = f"""
 LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
                      FROM runs r
                     WHERE r.thread_id = :thread_id AND r.status = 'queued'
-                    ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+                    ORDER BY {QUEUE_ORDER}
                     LIMIT 1) next ON true
 """
 

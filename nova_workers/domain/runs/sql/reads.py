@@ -15,7 +15,7 @@ from nova_workers.contracts.installs import describe_needs
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
 from nova_workers.domain.runs.sql.claim import NEEDS
-from nova_workers.domain.runs.sql.filters import RunFilter, conditions_of
+from nova_workers.domain.runs.sql.filters import QUEUE_ORDER, RunFilter, conditions_of
 from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
 from nova_workers.ledger.database import Connection, Row
 
@@ -110,12 +110,11 @@ SELECT id, thread_id, agent_id, status, attempt, final_event_id, merged_into
   FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
 
-# The order of the queue is that of the claim, and of its index.
-_OPEN_OF_THREAD = """
+_OPEN_OF_THREAD = f"""
 SELECT COALESCE(t.active_run_id,
                 (SELECT r.id FROM runs r
                   WHERE r.thread_id = t.id AND r.status = 'queued'
-                  ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+                  ORDER BY {QUEUE_ORDER}
                   LIMIT 1)) AS id
   FROM threads t
  WHERE t.tenant_id = :tenant_id AND t.id = :thread_id
