@@ -22,6 +22,7 @@ from tests.integration.api.manual_worker import ManualWorker, Turn
 from tests.requirements import proves
 from tests.support.data.idle_api import idle_api
 from tests.support.servers.api_stub import all_frames, api_stub, run_view, says, streams
+from tests.support.servers.typescript_compiler import why_no_typescript
 from tests.support.waiting import until
 
 _PROGRAM = Path(__file__).with_name("typescript_program.mjs")
@@ -39,10 +40,7 @@ _FRAMES = all_frames(
 )
 _BUSY = Problem(title="Unavailable", status=503, detail="Later.", code="unavailable")
 
-pytestmark = pytest.mark.skipif(
-    _NODE is None or not (_SOURCE / "node_modules" / ".ready").exists(),
-    reason="The compiler of TypeScript is not installed; `make programs` does it, where npm is",
-)
+pytestmark = pytest.mark.skipif(why_no_typescript() is not None, reason=str(why_no_typescript()))
 
 
 def _install(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The TypeScript compiler, and Node for what it compiled. `make aimock` installs the compiler."""
+"""The TypeScript compiler, and Node for what it compiled. `make programs` installs the compiler."""
 
 import shutil
 import subprocess
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.support.data.documents import ROOT, blocks
 
-_COMPILER = Path(__file__).parent / "aimock" / "node_modules" / "typescript" / "bin" / "tsc"
+_COMPILER = ROOT / "deploy" / "typescript" / "node_modules" / "typescript" / "bin" / "tsc"
+"""That of the client for TypeScript."""
 _TIMEOUT_S = 90
 # Node's own types are no part of the compiler.
 _NODE = """
@@ -23,7 +24,7 @@ def why_no_typescript() -> str | None:
     if shutil.which("node") is None:
         return "Node is not installed"
     if not _COMPILER.is_file():
-        return "the TypeScript compiler is not installed; `make aimock` does it, where npm is"
+        return "the TypeScript compiler is not installed; `make programs` does it, where npm is"
     return None
 
 
