@@ -91,6 +91,12 @@ def close(context: ToolContext) -> str:
     return f"closed on {day}: {sure}"
 
 @tool
+def nag(context: ToolContext) -> str:
+    """Ask for ever."""
+    while True:
+        context.ask_user("Again?")
+
+@tool
 def leave() -> None:
     """End the process without a word."""
     os._exit(3)
@@ -230,6 +236,24 @@ async def test_a_tool_asks_a_person_and_is_called_again_with_the_answer_by_any_w
     keys = (folder / "begun").read_text().split()
     assert len(keys) == 3
     assert len(set(keys)) == 1
+
+
+@proves("tools.question")
+async def test_a_call_asks_a_bounded_number_of_times(stage: Stage) -> None:
+    await stage.agent("clerk", capabilities={"project:shop": {}})
+    run = await stage.run("Go", calls(("nag", {})), agent_id="clerk")
+    await stage.harness.database.execute(_ASKED_BEFORE, count=49)
+    stage.model.reply(says("Done"))
+    run = await _answer(stage, run.id, Answer(text="Yes"))
+    assert run.status == "succeeded", run.error
+    assert "nag asked a person more than 50 times" in stage.asked(1)
+
+
+_ASKED_BEFORE = """
+INSERT INTO run_waits (id, tenant_id, run_id, tool_call_id, kind, request, status, answer)
+SELECT id || n, tenant_id, run_id, tool_call_id, kind, request, 'resolved', '{"text": "Yes"}'
+  FROM run_waits, generate_series(1, CAST(:count AS int)) AS n
+"""
 
 
 @proves("tools.question")

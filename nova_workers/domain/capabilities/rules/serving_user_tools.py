@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from mcp.server import Server, ServerRequestContext
 from mcp.types import (
@@ -26,6 +26,9 @@ from nova_workers.contracts.tool_programs import ToolPrograms
 from nova_workers.contracts.user_tools import QUESTION, CallContext, GivenAnswer, ListedTool
 from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.capabilities.rules.seam import UserServer
+
+_MOST_QUESTIONS: Final = 50
+"""Of one call: each makes it again from its beginning."""
 
 FindAnswers = Callable[[str], Awaitable[tuple[GivenAnswer, ...]]]
 """Returns the answers to what a call, by its id, has asked a person."""
@@ -72,6 +75,8 @@ def _build(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswe
         except ToolFailure as error:
             return _error(error.message)
         if (question := (result.meta or {}).get(QUESTION)) is not None:
+            if len(context.answers) >= _MOST_QUESTIONS:
+                return _error(f"{tool.name} asked a person more than {_MOST_QUESTIONS} times. See {tool.place}.")
             return _deferred(tool, question)
         # Without what the process may have put beside it: what an in-process tool says there is believed.
         return CallToolResult(
