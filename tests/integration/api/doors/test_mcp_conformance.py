@@ -99,6 +99,11 @@ NOT_OURS: Final[dict[str, str]] = {
     "tasks-required-task-error": "no tool of the door needs a client with tasks",
     "tasks-mrtr-composition": "a run asks as a task, never before there is one",
     "tasks-status-notifications": "the suite skips it",
+    "server-session-lifecycle": "the suite skips it for servers without sessions",
+    **dict.fromkeys(
+        ("sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"),
+        "an extension that the door does not declare: it offers skills as prompts",
+    ),
 }
 """Scenarios of the suite that are not run, with the reason."""
 
