@@ -11,6 +11,7 @@ from markupsafe import Markup
 from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.waits import describe_waits
 
 NOTHING: Final = Markup('<span class="muted">-</span>')
 """Stands for a value that is missing."""
@@ -31,15 +32,6 @@ _TONES: Mapping[str, str] = {
 
 _SPOKEN: Mapping[str, str] = {"deferred": "waiting"}
 """Codes whose own letters are no words for the person who reads them."""
-_AWAITED: Mapping[str, str] = {
-    "user": "an answer",
-    "approval": "permission",
-    "agent": "another agent",
-    "timer": "its time",
-    "message": "messages of other agents",
-    "orchestration": "an orchestration",
-    "client_tool": "the client's tool",
-}
 
 
 def filters(clock: Clock) -> dict[str, Callable[..., object]]:
@@ -73,7 +65,7 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "bytes": size,
         "tone": _tone,
         "words": _words,
-        "awaited": awaited,
+        "awaited": _awaited,
         "host": _host,
         "brief": brief,
         "message_text": _message_text,
@@ -166,9 +158,8 @@ def _words(word: object) -> str:
     return _SPOKEN.get(str(word), str(word).replace("_", " "))
 
 
-def awaited(kind: str) -> str:
-    """Return the words for the thing that a wait of this kind waits for."""
-    return _AWAITED.get(kind, kind.replace("_", " "))
+def _awaited(kind: str) -> str:
+    return describe_waits([kind])
 
 
 def _host(address: str) -> str:

@@ -207,7 +207,7 @@ _PHRASES: Mapping[str, str] = {
 
 def describe_waits(kinds: Iterable[str]) -> str:
     """Return a phrase that says what a run waits for, from the kinds of its open waits; empty without any."""
-    return " and ".join(dict.fromkeys(_PHRASES[kind] for kind in kinds))
+    return " and ".join(dict.fromkeys(_PHRASES.get(kind, kind.replace("_", " ")) for kind in kinds))
 
 
 class Answer(_Value):

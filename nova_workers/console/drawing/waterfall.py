@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from nova_workers.console.formats import awaited
 from nova_workers.contracts.http.overview.timeline import RunTimeline, TimelineStep
+from nova_workers.contracts.waits import describe_waits
 
 _WIDTH, _HEIGHT = 1000.0, 14.0
 _OWN = frozenset({"attempt", "model", "tool"})
@@ -96,7 +96,9 @@ def _spans(timeline: RunTimeline) -> Iterator[_Span]:
     for step in timeline.steps:
         yield from _of_step(step, timeline.model)
     for wait in timeline.waits:
-        yield _Span("wait", f"Waits for {awaited(wait.kind)}", "warn", wait.created_at, wait.resolved_at, "#waits")
+        yield _Span(
+            "wait", f"Waits for {describe_waits([wait.kind])}", "warn", wait.created_at, wait.resolved_at, "#waits"
+        )
     for effect in timeline.effects:
         tone = "bad" if effect.status == "failed" else "effect"
         yield _Span("effect", effect.kind.replace("_", " "), tone, effect.created_at, effect.done_at, "#effects")
