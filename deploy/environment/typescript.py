@@ -58,8 +58,8 @@ def main() -> None:
     """Build the package of this checkout."""
     sys.path.insert(0, str(ROOT))
     from api.app import build_app  # noqa: PLC0415 - of the checkout
-    from nova_workers.base.config import Settings  # noqa: PLC0415
-    from nova_workers.base.release import release  # noqa: PLC0415
+    from nova_workers.base.config import Settings  # noqa: PLC0415 - likewise
+    from nova_workers.base.release import release  # noqa: PLC0415 - likewise
 
     nowhere = {"database_url": "postgresql://nova@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
     print(build(build_app(Settings.model_validate(nowhere)).openapi(), release(), Path(sys.argv[1])))
