@@ -69,7 +69,7 @@ async def measure_tools(bench: Bench) -> Result:
     )
 
 
-async def _no_answers(_: str) -> tuple[GivenAnswer, ...]:
+async def _no_answers(_: str, __: str) -> tuple[GivenAnswer, ...]:
     return ()
 
 

@@ -12,12 +12,14 @@ from redis.asyncio import Redis
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.base.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput, Unavailable
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.user_tools import GivenAnswer
 from nova_workers.contracts.waits import Answer, AskUser
-from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
-from nova_workers.ledger.database import Database
+from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry, transactions
+from nova_workers.domain.waits.sql.records import find_answers
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.visibility import one_tenant
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
@@ -210,8 +212,16 @@ async def test_a_tool_that_declares_it_waits_for_a_person(stage: Stage) -> None:
 @proves("tools.question")
 @pytest.mark.parametrize("sure", ["yes", None])
 async def test_a_tool_asks_a_person_and_is_called_again_with_the_answer_by_any_worker(
-    stage: Stage, folder: Path, sure: str | None
+    stage: Stage, folder: Path, sure: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    outages = [Unavailable("The database does not answer.")]
+
+    async def find(connection: Connection, run_id: str, call_id: str) -> tuple[GivenAnswer, ...]:
+        if outages:
+            raise outages.pop()
+        return await find_answers(connection, run_id, call_id)
+
+    monkeypatch.setattr(transactions, "find_answers", find)
     await stage.agent("clerk", capabilities={"project:shop": {}})
     run = await stage.run("Go", calls(("close", {})), agent_id="clerk")
     run = await _answer(stage, run.id, Answer(approve=True))
@@ -236,6 +246,7 @@ async def test_a_tool_asks_a_person_and_is_called_again_with_the_answer_by_any_w
     keys = (folder / "begun").read_text().split()
     assert len(keys) == 3
     assert len(set(keys)) == 1
+    assert not outages
 
 
 @proves("tools.question")

@@ -7,10 +7,11 @@ derived here once, when the process starts.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from mcp.server import Server, ServerRequestContext
@@ -32,7 +33,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.contracts.tool_programs import ToolPrograms
 from nova_workers.contracts.user_agents import AgentProgram
-from nova_workers.contracts.user_tools import CallContext
+from nova_workers.contracts.user_tools import CallContext, GivenAnswer
 from nova_workers.contracts.waits import CallClientTool
 from nova_workers.domain.capabilities.rules.seam import (
     CapabilityContext,
@@ -52,6 +53,8 @@ from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
 
 _log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
 """Between two tries of an idempotent tool, and between two questions for the result of a call in doubt."""
@@ -76,7 +79,7 @@ class ToolServer:
         if isinstance(declared, UserServer):
             if self._programs is None:
                 raise ConfigurationError("This process runs no tools of users.")
-            return user_server(declared, self._programs, partial(self._calls.find_answers, declared.context))
+            return user_server(declared, self._programs, partial(self._find_answers, declared.context))
         if isinstance(declared, ClientServer):
             return client_server(declared)
         # Which tools a server has may depend on the run.
@@ -165,22 +168,17 @@ class ToolServer:
                 if pause_s is None or not may_repeat:
                     # A later try that could not connect does not know of an earlier one that may be committed.
                     raise doubt or error from error
-                _log_wait(tool, context, pause_s, error)
+                _log_wait(tool.name, context, pause_s, error)
                 await asyncio.sleep(pause_s)
         raise AssertionError("unreachable: the last try returns or raises")
 
     async def _find_result(self, tool: ToolDeclaration[Any], context: CapabilityContext) -> str | None:
-        """Return the result that a call in doubt has committed, if it has: asks until the database answers.
+        """Return the result that a call in doubt has committed, if it has."""
+        return await _once_answered(tool.name, context, lambda: self._calls.find_result(context))
 
-        The loss of the run's lease cancels the call, and with it this wait.
-        """
-        for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
-            try:
-                return await self._calls.find_result(context)
-            except Unavailable as error:
-                _log_wait(tool, context, pause_s, error)
-                await asyncio.sleep(pause_s)
-        raise AssertionError("unreachable: the pauses do not end")
+    async def _find_answers(self, context: CapabilityContext, tool: str, call_id: str) -> tuple[GivenAnswer, ...]:
+        """Return what people answered to a call of a tool of users."""
+        return await _once_answered(tool, context, lambda: self._calls.find_answers(context, call_id))
 
 
 def client_server(declared: ClientServer) -> InProcessMcpServer:
@@ -217,15 +215,27 @@ async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: T
         try:
             return await tool.run(context, given)
         except Unavailable as error:
-            _log_wait(tool, context, pause_s, error)
+            _log_wait(tool.name, context, pause_s, error)
             await asyncio.sleep(pause_s)
     return await tool.run(context, given)
 
 
-def _log_wait(tool: ToolDeclaration[Any], context: CapabilityContext, pause_s: float, error: Unavailable) -> None:
-    _log.warning(
-        "tool_waits", outage="postgres", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=str(error)
-    )
+async def _once_answered(tool: str, context: CapabilityContext, ask: Callable[[], Awaitable[T]]) -> T:
+    """Return what the database answers: asks until it does.
+
+    The loss of the run's lease cancels the call, and with it this wait.
+    """
+    for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+        try:
+            return await ask()
+        except Unavailable as error:
+            _log_wait(tool, context, pause_s, error)
+            await asyncio.sleep(pause_s)
+    raise AssertionError("unreachable: the pauses do not end")
+
+
+def _log_wait(tool: str, context: CapabilityContext, pause_s: float, error: Unavailable) -> None:
+    _log.warning("tool_waits", outage="postgres", tool=tool, run_id=context.run_id, pause_s=pause_s, error=str(error))
 
 
 def _describe(tool: ToolDeclaration[Any]) -> Tool:

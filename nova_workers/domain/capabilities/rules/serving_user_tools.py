@@ -30,8 +30,8 @@ from nova_workers.domain.capabilities.rules.seam import UserServer
 _MOST_QUESTIONS: Final = 50
 """Of one call: each makes it again from its beginning."""
 
-FindAnswers = Callable[[str], Awaitable[tuple[GivenAnswer, ...]]]
-"""Returns the answers to what a call, by its id, has asked a person."""
+FindAnswers = Callable[[str, str], Awaitable[tuple[GivenAnswer, ...]]]
+"""Returns the answers to what a call has asked a person, by its tool and its id; waits for the database."""
 
 
 def user_server(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswers) -> InProcessMcpServer:
@@ -61,7 +61,7 @@ def _build(declared: UserServer, programs: ToolPrograms, find_answers: FindAnswe
             idempotency_key=None if call_id is None else f"{run.run_id}:{call_id}",
             directory=run.cwd,
             secrets=dict(declared.secrets),
-            answers=() if call_id is None else await find_answers(str(call_id)),
+            answers=() if call_id is None else await find_answers(tool.name, str(call_id)),
         )
         try:
             result = await programs.call(
