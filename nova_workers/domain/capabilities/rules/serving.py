@@ -177,7 +177,7 @@ class ToolServer:
         return await _once_answered(tool.name, context, lambda: self._calls.find_result(context))
 
     async def _find_answers(self, context: CapabilityContext, tool: str, call_id: str) -> tuple[GivenAnswer, ...]:
-        """Return what people answered to a call of a tool of users."""
+        """Return the answers of people to a call of a tool of users, in the order of its questions."""
         return await _once_answered(tool, context, lambda: self._calls.find_answers(context, call_id))
 
 
@@ -221,7 +221,7 @@ async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: T
 
 
 async def _once_answered(tool: str, context: CapabilityContext, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what the database answers: asks until it does.
+    """Return the answer of the database, asked until it gives one.
 
     The loss of the run's lease cancels the call, and with it this wait.
     """

@@ -28,7 +28,7 @@ from nova_workers.contracts.waits import AskUser
 from nova_workers.domain.capabilities.rules.seam import UserServer
 
 _MOST_QUESTIONS: Final = 50
-"""Of one call: each makes it again from its beginning."""
+"""The bound on questions of one call: each of them makes the call again from its beginning."""
 
 FindAnswers = Callable[[str, str], Awaitable[tuple[GivenAnswer, ...]]]
 """Returns the answers to what a call has asked a person, by its tool and its id; waits for the database."""
