@@ -15,6 +15,7 @@ from nova_workers.base.clock import Clock
 from nova_workers.base.ids import new_id
 from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
+from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, to_html
 from nova_workers.console.navigation import GROUPS, NavEntry
 from nova_workers.console.state import session_of, state_of
@@ -40,10 +41,12 @@ def build_templates(assets: Assets, nav: tuple[NavEntry, ...], clock: Clock) -> 
         auto_reload=False,
     )
     environment.filters.update(filters(clock))
+    environment.filters.update(time_filters(clock))
     environment.filters.update(markdown=to_html, code=code_block)
     # Jinja types them as its own functions.
     names = cast(dict[str, object], environment.globals)
     names["asset"] = assets.url
+    names["zones"] = ZONES
     names["new_key"] = partial(new_id, "evt")
     names["nav_groups"] = [(group, [entry for entry in nav if entry.group == group]) for group in GROUPS]
     return environment

@@ -11,6 +11,7 @@ from nova_workers.console.pages import (
     home,
     inbox,
     keys,
+    local_time,
     memories,
     notes,
     orchestrations,
@@ -29,6 +30,7 @@ from nova_workers.console.pages import (
 
 PAGES: tuple[PageModule, ...] = (
     sign_in.PAGE,
+    local_time.PAGE,
     # Work
     home.PAGE,
     chat.PAGE,

@@ -1,5 +1,6 @@
 """API keys of the tenant."""
 
+import asyncio
 from typing import get_args
 
 from starlette.requests import Request
@@ -9,6 +10,7 @@ from starlette.routing import Route
 from nova_workers.base.errors import Rejected
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.local_times import read_local
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render
@@ -23,14 +25,15 @@ async def show_list(request: Request) -> Response:
     client, form = client_of(request), Form()
     if request.method == "POST":
         form = await read_form(request)
-        given = {"name": form.value("name"), "scopes": form.list("scopes"), "expires_at": form.given("expires_at")}
         try:
+            expires = read_local("expires_at", form.given("expires_at"), form.given("timezone") or "UTC")
+            given = {"name": form.value("name"), "scopes": form.list("scopes"), "expires_at": expires}
             made = await client.keys.create(build(KeyCreate, given))
         except Rejected as error:
             form = form.refused(error)
         else:
             return render(request, "keys/secret.html", made=made)
-    page = await client.keys.list(limit=PAGE_SIZE, cursor=cursor_of(request))
+    page, me = await asyncio.gather(client.keys.list(limit=PAGE_SIZE, cursor=cursor_of(request)), client.whoami())
     return render(
         request,
         "keys/list.html",
@@ -38,6 +41,7 @@ async def show_list(request: Request) -> Response:
         form=form,
         keys=page.items,
         pager=pager(request, page),
+        timezone=me.timezone,
         scopes=get_args(Scope),
         chosen=form.list("scopes") if form.values else _USUAL,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import get_args
 
@@ -9,12 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nova_workers.base.errors import Rejected
+from nova_workers.base.errors import InvalidInput, Rejected
 from nova_workers.base.vocabulary import CatchUp, Overlap, TriggerAction, TriggerKind
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.drawing.time_axis import Mark, time_axis
 from nova_workers.console.forms import Form, build, changes, read_form
+from nova_workers.console.local_times import read_local
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
@@ -22,7 +24,8 @@ from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
 
 _TEXTS = ("prompt", "kind", "schedule", "action", "overlap", "catchup")
-_OPTIONAL = ("title", "timezone", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day")
+_OPTIONAL = ("title", "timezone", "thread_id", "max_runs_per_day", "max_cost_usd_per_day")
+_TIMES = ("starts_at", "ends_at")
 _NUMBERS = ("jitter_s", "catchup_s", "pause_after_failures")
 _PREVIEWED = 10
 _AHEAD = timedelta(days=1)
@@ -71,14 +74,15 @@ async def new(request: Request) -> Response:
     if request.method == "POST":
         form = await read_form(request)
         try:
-            given = {"agent_id": form.given("agent_id"), **_of(form, with_nulls=False)}
+            given = {"agent_id": form.given("agent_id"), **_of(form)}
             calls, body = client_of(request).triggers, build(TriggerCreate, given)
             trigger = await calls.create(body, idempotency_key=form.given("key"))
         except Rejected as error:
-            form = form.refused(error)
+            form = _refused(form, error)
         else:
             return see_other(request, f"/triggers/{trigger.id}", flash="The trigger was created.")
-    return _editor(request, form, None, await agent_choices(client_of(request)))
+    agents, me = await asyncio.gather(agent_choices(client_of(request)), client_of(request).whoami())
+    return _editor(request, form, None, agents, me.timezone)
 
 
 async def edit(request: Request) -> Response:
@@ -88,12 +92,13 @@ async def edit(request: Request) -> Response:
         form = await read_form(request)
         try:
             stored = await client.triggers.get(trigger_id)
-            await client.triggers.patch(trigger_id, changes(TriggerPatch, stored, _of(form, with_nulls=True)))
+            await client.triggers.patch(trigger_id, changes(TriggerPatch, stored, _of(form, stored)))
         except Rejected as error:
-            form = form.refused(error)
+            form = _refused(form, error)
         else:
             return see_other(request, f"/triggers/{trigger_id}", flash="Saved.")
-    return _editor(request, form, await client.triggers.get(trigger_id), [])
+    trigger = await client.triggers.get(trigger_id)
+    return _editor(request, form, trigger, [], trigger.timezone)
 
 
 async def fire(request: Request) -> Response:
@@ -128,7 +133,7 @@ async def delete(request: Request) -> Response:
 
 
 def _editor(
-    request: Request, form: Form, trigger: TriggerView | None, agents: list[tuple[str, str]] | None
+    request: Request, form: Form, trigger: TriggerView | None, agents: list[tuple[str, str]] | None, timezone: str
 ) -> Response:
     return render(
         request,
@@ -137,6 +142,7 @@ def _editor(
         form=form,
         trigger=trigger,
         agents=agents,
+        timezone=timezone,
         kinds=get_args(TriggerKind),
         actions=get_args(TriggerAction),
         overlaps=get_args(Overlap),
@@ -145,14 +151,33 @@ def _editor(
     )
 
 
-def _of(form: Form, *, with_nulls: bool) -> dict[str, object]:
+def _of(form: Form, stored: TriggerView | None = None) -> dict[str, object]:
     """Return the body's fields. A blank number keeps what is there; a blank optional field clears it in a change."""
     fields: dict[str, object] = {name: form.value(name) for name in _TEXTS}
     fields.update((name, form.given(name)) for name in _NUMBERS if form.given(name) is not None)
-    fields.update((name, form.given(name)) for name in _OPTIONAL if with_nulls or form.given(name) is not None)
+    fields.update((name, form.given(name)) for name in _OPTIONAL if stored or form.given(name) is not None)
     if fields.get("timezone") is None:
         fields.pop("timezone", None)
+    zone = form.given("timezone") or (stored.timezone if stored else "UTC")
+    for name in _TIMES:
+        at = read_local(name, form.given(name), zone, getattr(stored, name, None))
+        if stored or at is not None:
+            fields[name] = at
+    if fields["kind"] == "at":
+        once = datetime.fromisoformat(stored.schedule) if stored and stored.kind == "at" else None
+        at = read_local("at", form.given("at"), zone, once)
+        if at is None:
+            raise InvalidInput("Give the date and the time at which it fires.", field="at")
+        fields["schedule"] = at.isoformat().replace("+00:00", "Z")
     return {**fields, "enabled": "enabled" in form.values}
+
+
+def _refused(form: Form, error: Rejected) -> Form:
+    """Return a form with what was refused: of a schedule that is a point in time, at the field of that."""
+    refused = form.refused(error)
+    if form.value("kind") != "at" or "schedule" not in refused.errors:
+        return refused
+    return replace(refused, errors={**refused.errors, "at": refused.errors["schedule"]})
 
 
 def _axis(past: Sequence[TriggerFiringView], coming: Sequence[datetime], now: datetime) -> object:

@@ -34,6 +34,17 @@ async def test_a_keys_secret_is_shown_once_and_the_key_is_revoked(
     assert refused.status_code == 422
 
 
+async def test_a_key_expires_at_a_local_time_of_the_chosen_zone(console: Console, browser: httpx2.AsyncClient) -> None:
+    given = {"name": "ci", "scopes": ["runs"], "expires_at": "2031-01-01T00:00", "timezone": "America/New_York"}
+    assert (await browser.post("/keys", data=given)).status_code == 200
+    (made,) = [key for key in (await console.api.http.get("/v1/keys")).json()["items"] if key["name"] == "ci"]
+    assert made["expires_at"] == "2031-01-01T05:00:00Z"
+    skipped = await browser.post("/keys", data={**given, "expires_at": "2031-03-09T02:15"})
+    assert skipped.status_code == 422
+    assert "Clocks in America/New_York never show 2031-03-09 02:15" in skipped.text
+    assert 'value="2031-03-09T02:15"' in skipped.text
+
+
 async def test_the_audit_log_is_filtered_by_its_address_and_links_to_what_was_changed(
     console: Console, browser: httpx2.AsyncClient
 ) -> None:

@@ -133,7 +133,7 @@ async def test_a_trigger_is_made_fired_changed_and_deleted(browser: httpx2.Async
 async def test_a_trigger_that_has_fired_is_retitled_and_one_that_is_due_stays_due(
     console: Console, browser: httpx2.AsyncClient, database: Database
 ) -> None:
-    once = {**_TRIGGER, "kind": "at", "schedule": "2100-01-01T09:00:00Z"}
+    once = {**_TRIGGER, "kind": "at", "at": "2100-01-01T10:00"}
     address = (await browser.post("/triggers/new", data=once)).headers["location"]
     trigger = address.rpartition("/")[2]
     await database.execute(
@@ -142,10 +142,46 @@ async def test_a_trigger_that_has_fired_is_retitled_and_one_that_is_due_stays_du
         id=trigger,
     )
     before = (await console.api.http.get(f"/v1/triggers/{trigger}")).json()
-    past = {**once, "schedule": "2020-01-01T09:00:00Z", "title": "Once"}
+    past = {**once, "at": "2020-01-01T10:00", "title": "Once"}
     assert (await browser.post(f"{address}/edit", data=past)).status_code == 303
     after = (await console.api.http.get(f"/v1/triggers/{trigger}")).json()
     assert (after["title"], after["next_slot_at"]) == ("Once", before["next_slot_at"])
+
+
+async def test_a_trigger_fires_once_at_a_local_time_of_the_chosen_zone(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    new = (await browser.get("/triggers/new")).text
+    assert 'type="datetime-local"' in new
+    assert '<option value="Asia/Kathmandu">' in new
+    once = {**_TRIGGER, "kind": "at", "schedule": "", "at": "2031-07-01T09:00", "starts_at": "2031-06-30T23:30"}
+    address = (await browser.post("/triggers/new", data=once)).headers["location"]
+    path = f"/v1{address}"
+    stored = (await console.api.http.get(path)).json()
+    assert (stored["schedule"], stored["starts_at"]) == ("2031-07-01T07:00:00Z", "2031-06-30T21:30:00Z")
+    shown = "Tue 2031-07-01 09:00 UTC+02:00 = Tue 2031-07-01 07:00 UTC"
+    assert shown in (await browser.get(address)).text
+    assert "at Tue 2031-07-01 09:00" in (await browser.get("/triggers")).text
+    edit = (await browser.get(f"{address}/edit")).text
+    assert 'value="2031-07-01T09:00"' in edit
+    assert shown in edit
+    # An unchanged field keeps its instant: the second of two equal times, and seconds.
+    await console.api.http.patch(path, json={"schedule": "2031-10-26T01:30:15Z"})
+    kept = {**once, "at": "2031-10-26T02:30:15", "title": "Autumn"}
+    assert 'value="2031-10-26T02:30:15" step="1"' in (await browser.get(f"{address}/edit")).text
+    assert (await browser.post(f"{address}/edit", data=kept)).status_code == 303
+    assert (await console.api.http.get(path)).json()["schedule"] == "2031-10-26T01:30:15Z"
+    for wrong, why in (
+        ({"at": "2031-03-30T02:30"}, "never show 2031-03-30 02:30"),
+        ({"at": ""}, "Give the date and the time"),
+        ({"at": "2131-01-01T00:00"}, "is not between the years"),
+        ({"timezone": "Mars/Olympus"}, "is not a time zone"),
+    ):
+        refused = await browser.post(f"{address}/edit", data={**once, **wrong})
+        assert (refused.status_code, why in refused.text) == (422, True), refused.text
+    asked = await browser.get("/local-time", params={"at": "2031-10-26T02:30", "timezone": "Europe/Berlin"})
+    assert "00:30 UTC" in asked.text
+    assert "the first of both" in asked.text
 
 
 async def test_a_schedule_that_is_refused_is_shown_at_its_field(browser: httpx2.AsyncClient) -> None:
