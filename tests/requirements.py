@@ -424,6 +424,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # the console
     "console.away": "A page says within 2 s that the fleet does not answer, and goes on by itself once it does.",
     "console.layout": "From 320 px on, no page cuts off a text or a control, whatever the names in it are.",
+    "console.menu": "The console's menu has the pages that the signed-in key may read, and no others.",
     "console.live": "An open page shows what its address would show: title, buttons and counts change with the state.",
     # what keeps people, agents and servers apart: docs/security.md names these for each threat
     "security.keys": "Every request below /v1 needs a valid key; of a key a digest is stored, and it is shown once.",

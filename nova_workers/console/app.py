@@ -98,7 +98,7 @@ def build_console(
         links=LoginLinks(secret, settings.home, clock),
         login_key=login_key,
         sign_ins=SignInLimit(settings.console.failed_sign_ins_per_minute, clock),
-        templates=build_templates(assets, nav, clock),
+        templates=build_templates(assets, clock),
         assets=assets,
         nav=nav,
         clock=clock,

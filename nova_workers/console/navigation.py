@@ -1,6 +1,7 @@
 """What a page module declares: its routes, and its entries of the navigation."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,6 +9,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
 
 from nova_workers.base.errors import NotFound
+from nova_workers.contracts.http.keys import Scope
 
 Group = Literal["Work", "Build", "Account", "Fleet"]
 
@@ -24,6 +26,7 @@ class NavEntry:
         icon: A name of `templates/icons.html`.
         key: The letter of its shortcut: ``g`` then this key.
         id_prefix: The prefix of ids whose page is ``<path>/<id>``, such as ``run_``: the palette goes there.
+        scope: What a key needs to read the page; None where every key reads it.
     """
 
     group: Group
@@ -32,10 +35,17 @@ class NavEntry:
     icon: str
     key: str | None = None
     id_prefix: str | None = None
+    scope: Scope | None = None
 
     def is_current(self, path: str) -> bool:
         """Return whether a path is this page, or one below it."""
         return path == self.path or (self.path != "/" and path.startswith(f"{self.path}/"))
+
+
+def menu(entries: Sequence[NavEntry], scopes: Sequence[str] | None) -> list[tuple[Group, list[NavEntry]]]:
+    """Return the groups of the entries that a key with these scopes may read; all entries where they are unknown."""
+    shown = [entry for entry in entries if scopes is None or entry.scope is None or entry.scope in scopes]
+    return [(group, own) for group in GROUPS if (own := [entry for entry in shown if entry.group == group])]
 
 
 @dataclass(frozen=True, slots=True)

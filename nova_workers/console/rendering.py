@@ -17,7 +17,7 @@ from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
 from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, to_html
-from nova_workers.console.navigation import GROUPS, NavEntry
+from nova_workers.console.navigation import menu
 from nova_workers.console.state import session_of, state_of
 
 THEME_COOKIE = "nova_theme"
@@ -30,7 +30,7 @@ _FLASH_CHARS = 1_000
 FlashKind = Literal["good", "warn", "bad"]
 
 
-def build_templates(assets: Assets, nav: tuple[NavEntry, ...], clock: Clock) -> Environment:
+def build_templates(assets: Assets, clock: Clock) -> Environment:
     """Return the templates. What they print is escaped; a name that a page did not give is an error."""
     environment = Environment(
         loader=PackageLoader("nova_workers.console", "templates"),
@@ -48,7 +48,6 @@ def build_templates(assets: Assets, nav: tuple[NavEntry, ...], clock: Clock) -> 
     names["asset"] = assets.url
     names["zones"] = ZONES
     names["new_key"] = partial(new_id, "evt")
-    names["nav_groups"] = [(group, [entry for entry in nav if entry.group == group]) for group in GROUPS]
     return environment
 
 
@@ -57,7 +56,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: obj
 
     Beside `context`, every page has: `request`, `path`, `query` (parameters as a mapping), `session`, `flash`, `theme`.
     """
-    state = state_of(request)
+    state, session = state_of(request), session_of(request)
     sealed = request.cookies.get(FLASH_COOKIE)
     noted = None if sealed is None else state.sessions.open_text(sealed, lifetime_s=_FLASH_S)
     theme = request.cookies.get(THEME_COOKIE)
@@ -67,7 +66,8 @@ def render(request: Request, template: str, *, status: int = 200, **context: obj
                 "request": request,
                 "path": request.url.path,
                 "query": request.query_params,
-                "session": session_of(request),
+                "session": session,
+                "nav_groups": [] if session is None else menu(state.nav, session.scopes),
                 "flash": None if noted is None else orjson.loads(noted),
                 "theme": theme if theme in THEMES else "system",
                 **context,

@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +39,8 @@ class Session:
     tenant_name: str
     id: str | None = None
     """Of the session at the API, which ends it everywhere; None where an API of the release before made none."""
+    scopes: Sequence[str] | None = None
+    """Of the key, which never change; None in a cookie of the release before."""
 
 
 class Sessions:
@@ -50,7 +53,7 @@ class Sessions:
     def seal(self, session: Session) -> str:
         """Return the cookie's value."""
         return self._fernet.encrypt(
-            orjson.dumps([session.api_key, session.tenant_id, session.tenant_name, session.id])
+            orjson.dumps([session.api_key, session.tenant_id, session.tenant_name, session.id, session.scopes])
         ).decode()
 
     def open(self, value: str) -> Session | None:

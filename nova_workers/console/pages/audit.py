@@ -49,5 +49,5 @@ async def show_list(request: Request) -> Response:
 
 PAGE = PageModule(
     routes=(Route("/audit", show_list),),
-    nav=(NavEntry("Account", "Audit log", "/audit", "audit"),),
+    nav=(NavEntry("Account", "Audit log", "/audit", "audit", scope="keys"),),
 )

@@ -60,5 +60,5 @@ PAGE = PageModule(
         Route("/keys", show_list, methods=["GET", "POST"]),
         Route("/keys/{key:id}/revoke", revoke, methods=["POST"]),
     ),
-    nav=(NavEntry("Account", "Keys", "/keys", "keys", key="y"),),
+    nav=(NavEntry("Account", "Keys", "/keys", "keys", key="y", scope="keys"),),
 )

@@ -93,5 +93,5 @@ PAGE = PageModule(
         Route("/secrets/~rotate", rotate, methods=["POST"]),
         Route("/secrets/{name:id}/delete", delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Account", "Secrets", "/secrets", "secrets"),),
+    nav=(NavEntry("Account", "Secrets", "/secrets", "secrets", scope="secrets"),),
 )

@@ -102,7 +102,7 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
     response = see_other(request, back)
     response.set_cookie(
         SESSION_COOKIE,
-        state.sessions.seal(Session(key, who.tenant_id, who.tenant_name, who.session_id)),
+        state.sessions.seal(Session(key, who.tenant_id, who.tenant_name, who.session_id, who.scopes)),
         max_age=state.sessions.lifetime_s,
         httponly=True,
         samesite="strict",

@@ -211,5 +211,5 @@ PAGE = PageModule(
         Route("/tasks/{task:int}", show),
         Route("/tasks/{task:int}", change, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Tasks", "/tasks", "tasks", key="k"),),
+    nav=(NavEntry("Build", "Tasks", "/tasks", "tasks", key="k", scope="workspace"),),
 )

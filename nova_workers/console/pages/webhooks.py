@@ -133,5 +133,5 @@ PAGE = PageModule(
         Route("/webhooks/{webhook:id}/delete", delete, methods=["POST"]),
         Route("/webhooks/{webhook:id}/deliveries/{delivery:id}/replay", replay, methods=["POST"]),
     ),
-    nav=(NavEntry("Account", "Webhooks", "/webhooks", "webhooks", key="w", id_prefix="whk_"),),
+    nav=(NavEntry("Account", "Webhooks", "/webhooks", "webhooks", key="w", id_prefix="whk_", scope="workspace"),),
 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import httpx2
 
+from nova_workers.console.pages import PAGES
+from nova_workers.contracts.http.keys import Scope
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
 from tests.integration.console.conftest import Console
+from tests.requirements import proves
 from tests.support.waiting import until
 
 _PAGES = {
@@ -30,6 +35,21 @@ async def test_a_key_uses_every_page_of_its_only_scope(console: Console, databas
                     "/chat", data={"agent_id": "nova", "message": "Hello"}, files={"files": ("", b"")}
                 )
                 assert sent.status_code == 303
+
+
+@proves("console.menu")
+async def test_the_menu_has_the_pages_that_the_key_may_read(console: Console, database: Database) -> None:
+    entries = [entry for module in PAGES for entry in module.nav]
+    for scope in get_args(Scope):
+        key = (await make_tenant(database, (scope,), console.api.tenant.id)).key
+        async with console.signed_in(key) as browser:
+            menu = (await browser.get("/connect")).text.partition("<main")[0]
+            for entry in entries:
+                # Without a question the page of the search only asks for one.
+                answer = await browser.get(entry.path, params={"q": "x"} if entry.path == "/search" else None)
+                is_shown = f'<li><a href="{entry.path}"' in menu
+                assert (answer.status_code, is_shown) in {(200, True), (403, False)}, (scope, entry.path)
+                assert answer.text.partition("<main")[0].count("<li><a") == menu.count("<li><a"), entry.path
 
 
 async def test_a_check_that_fails_is_shown_on_the_page_of_the_fleet(

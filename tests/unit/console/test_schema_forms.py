@@ -53,7 +53,7 @@ SHAPE = shape_of(Shed.model_json_schema())
 
 def sent(value: dict[str, Any]) -> Form:
     """Return what a browser sends for the form of a value."""
-    templates = build_templates(Assets(), (), SystemClock())
+    templates = build_templates(Assets(), SystemClock())
     macro: Any = templates.get_template("schema_form.html").module
     page = f'<form id="form">{macro.field(make_node(SHAPE, value), {})}</form>'
     lists = {name: tuple(values) for name, values in fields_of(page, "form").items()}

@@ -19,5 +19,9 @@ PAGE = PageModule(
         Route("/orchestrations/{orchestration:id}/agents/{agent:id}", details.history),
         Route("/orchestrations/{orchestration:id}/agents/{agent:id}/prompt", details.prompt, methods=["POST"]),
     ),
-    nav=(NavEntry("Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_"),),
+    nav=(
+        NavEntry(
+            "Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_", scope="runs"
+        ),
+    ),
 )

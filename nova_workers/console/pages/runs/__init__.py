@@ -17,5 +17,5 @@ PAGE = PageModule(
         Route("/runs/{run:id}/answer", details.answer, methods=["POST"]),
         Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),
     ),
-    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_"),),
+    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_", scope="runs"),),
 )
