@@ -27,7 +27,7 @@ from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import RefusableTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response
-from nova_workers.engines.turn.intake import admit
+from nova_workers.engines.turn.intake import UsedIds, admit
 from nova_workers.engines.windows import Windows
 
 _OWN_TOKENS = 10_000
@@ -132,7 +132,7 @@ class ClaudeProvider:
                 failure.cause = "no_key"
             names = {program_name(name): name for name in self._opener.sent}
             raise tool_refusal(failure, names, self._tools) or failure from failure
-        if response.ending == "tools" and admit(response, ask.messages).amended:
+        if response.ending == "tools" and admit(response, UsedIds().of(ask.messages)).amended:
             # The program would send the model's original response again, which is in its own transcript. So the turn
             # runs the calls itself, and a new program continues from the ledger's messages.
             await self._leave(conversation)

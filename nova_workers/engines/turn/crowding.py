@@ -41,6 +41,24 @@ def without_oldest_media(
     return _noted(conversation, left_out, most, most_chars) if left_out else conversation
 
 
+class MediaLimit:
+    """`without_oldest_media` for a conversation that grows: what was counted is not read again while all of it fits."""
+
+    def __init__(self) -> None:
+        self._read = self._count = self._chars = 0
+
+    def apply(self, conversation: list[Message]) -> list[Message]:
+        """Return the conversation, which may have notes in place of blocks that it had, but not fewer messages."""
+        for message in conversation[self._read :]:
+            sizes = [_chars(block) for _, block in _media(0, message)]
+            self._count += len(sizes)
+            self._chars += sum(sizes)
+        self._read = len(conversation)
+        # Notes make it smaller, so that it fits if this does.
+        fits = self._count <= _MOST and self._chars <= _MOST_CHARS
+        return conversation if fits else without_oldest_media(conversation)
+
+
 def _media(at: int, message: Message) -> list[tuple[_Place, ContentBlock]]:
     found: list[tuple[_Place, ContentBlock]] = []
     for number, block in enumerate(message.content):

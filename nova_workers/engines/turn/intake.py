@@ -9,7 +9,7 @@ its result, which tells the model what to correct.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -49,14 +49,29 @@ class Admitted:
     amended: bool = False
 
 
-def admit(response: Response, conversation: Sequence[Message]) -> Admitted:
+class UsedIds:
+    """The ids of calls in a conversation that grows. What was read is not read again."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._read = 0
+
+    def of(self, conversation: Sequence[Message]) -> Set[str]:
+        """Return the ids in the conversation, which may have notes in place of results, but not fewer messages."""
+        for message in conversation[self._read :]:
+            self._ids.update(str(block.get("id")) for block in message.content if _is_call(block))
+        self._read = len(conversation)
+        return self._ids
+
+
+def admit(response: Response, used: Set[str]) -> Admitted:
     """Return a response in a form that the ledger can store and the provider accepts again.
 
     Args:
         response: What the model sent.
-        conversation: All previous messages, whose call ids are in use.
+        used: Ids of the calls in all previous messages.
     """
-    taken = _call_ids(conversation) if any(map(_is_call, response.content)) else set[str]()
+    taken = set(used)
     content: list[ContentBlock] = []
     rejected: dict[str, str] = {}
     for block in response.content:
@@ -131,10 +146,6 @@ def _free_id(given: object, taken: set[str]) -> str:
         suffix = f"_{number}"
         free = base[: _MAX_ID_CHARS - len(suffix)] + suffix
     return free
-
-
-def _call_ids(messages: Iterable[Message]) -> set[str]:
-    return {str(block.get("id")) for message in messages for block in message.content if _is_call(block)}
 
 
 def _is_call(block: ContentBlock) -> bool:

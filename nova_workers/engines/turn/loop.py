@@ -23,8 +23,8 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.tool_schemas import LeftOutTool, listed
 from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.calls import CallRunner
-from nova_workers.engines.turn.crowding import without_oldest_media
-from nova_workers.engines.turn.intake import admit
+from nova_workers.engines.turn.crowding import MediaLimit
+from nova_workers.engines.turn.intake import UsedIds, admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
 from nova_workers.engines.turn.refusals import Refusals
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, ToolRefused, Tools
@@ -102,6 +102,7 @@ class Turn:
         self._tools_reported = self._tool_refusals = 0
         self.conversation: list[Message] = []
         """Every message so far, with a note instead of each block that the provider refused."""
+        self._media_limit, self._used_ids = MediaLimit(), UsedIds()
         self._steering: tuple[Message, ...] = ()
         self._index = 0
         self._sequence = 0
@@ -133,7 +134,7 @@ class Turn:
                     steering, self._steering = self._steering, ()
                     while response is None:
                         messages = self.conversation if self._refusals is None else self._refusals.messages
-                        messages = without_oldest_media(messages)
+                        messages = self._media_limit.apply(messages)
                         async with self._waiting(draft):
                             response = await self._responder.respond(Ask(messages, self._index, steering), draft)
                         await self._report_tools()
@@ -252,7 +253,7 @@ class Turn:
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, self._listener.on_thinking)
 
     async def _process_response(self, response: Response, draft: Draft) -> StopReason | None:
-        admitted = admit(response, self.conversation)
+        admitted = admit(response, self._used_ids.of(self.conversation))
         if admitted.amended:
             _log.warning("model_response_amended", step=self._index, rejected=dict(admitted.rejected))
         with self._interruption.section():

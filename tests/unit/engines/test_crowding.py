@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 from nova_workers.contracts.content import ContentBlock, Message, text_block
-from nova_workers.engines.turn.crowding import without_oldest_media
+from nova_workers.engines.turn.crowding import MediaLimit, without_oldest_media
+from nova_workers.engines.turn.intake import UsedIds
 from tests.requirements import proves
 
 
@@ -48,3 +51,27 @@ def test_bytes_count_too_and_the_newest_stays() -> None:
     assert _numbers(without_oldest_media(messages, most_chars=100)) == [2]
     assert _numbers(without_oldest_media(messages[:1], most_chars=10)) == [0]
     assert without_oldest_media(messages) is messages
+
+
+@proves("engine.many-images")
+def test_a_conversation_that_grows_is_limited_as_one_that_is_read_at_once() -> None:
+    limit = MediaLimit()
+    conversation: list[Message] = []
+    for message in _conversation(230):
+        conversation.append(message)
+        assert limit.apply(conversation) == without_oldest_media(conversation)
+    # A note in place of an image, after a provider refused it.
+    conversation[0] = Message("user", (text_block("refused"),))
+    assert limit.apply(conversation) == without_oldest_media(conversation)
+    assert len(_numbers(limit.apply(conversation))) <= 100
+
+
+def test_what_was_counted_is_not_read_again() -> None:
+    call: ContentBlock = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+    conversation = [Message("assistant", (call,)), Message("user", (_image(1),))]
+    limit, ids = MediaLimit(), UsedIds()
+    assert limit.apply(conversation) is conversation
+    assert ids.of(conversation) == {"t1"}
+    conversation[:] = [Mock(spec=[]), Mock(spec=[]), Message("assistant", ({**call, "id": "t2"},))]
+    assert limit.apply(conversation) is conversation
+    assert ids.of(conversation) == {"t1", "t2"}

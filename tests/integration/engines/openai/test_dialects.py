@@ -299,4 +299,4 @@ def test_whatever_a_server_streams_is_a_response_or_a_failure(make: Any, events:
     finally:
         assert isinstance(draft.text, str)
         assert reader.counted is None or reader.counted.total_tokens > 0
-    admit(Response(answered.content, answered.ending, draft.usage, reader.model), [])
+    admit(Response(answered.content, answered.ending, draft.usage, reader.model), set())

@@ -19,7 +19,7 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.engines.turn import Response
-from nova_workers.engines.turn.intake import admit
+from nova_workers.engines.turn.intake import UsedIds, admit
 from tests.contract.engines.stage import assert_valid
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time
@@ -224,6 +224,7 @@ async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
     harness: Harness, steps: list[list[tuple[str, Any]]], said: str, depth: int
 ):
     conversation: list[Message] = []
+    used_ids = UsedIds()
     nested: Any = 1
     for _ in range(depth):
         nested = [nested]
@@ -232,8 +233,8 @@ async def test_whatever_a_model_sends_is_stored_read_back_and_sent_again(
         content += [{"type": "tool_use", "id": id, "name": "f", "input": given} for id, given in calls]
         content.append({"type": "tool_use", "id": "deep", "name": "f", "input": {"n": nested}})
         response = Response(tuple(content), "tools", TokenUsage(), "m")
-        admitted = admit(response, conversation)
-        assert admit(admitted.response, conversation).response == admitted.response
+        admitted = admit(response, used_ids.of(conversation))
+        assert admit(admitted.response, used_ids.of(conversation)).response == admitted.response
         message = Message("assistant", admitted.response.content)
         stored = await harness.database.fetchval("SELECT :content::jsonb", content=list(message.content))
         assert _like(stored, list(message.content)) == list(message.content)
