@@ -9,7 +9,7 @@ Nothing is kept in the process, so any copy may take the next update, also after
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -31,6 +31,8 @@ from nova_workers.contracts.waits import ANSWERABLE, WaitView
 
 _ANSWERS = "channel_answers"
 """Key of the thread's metadata: run, wait and kind that an update answers, by the update's id."""
+_MODEL = "channel_model"
+"""Key of the thread's metadata: the model that a person chose for its messages."""
 _KEPT_ANSWERS = 20
 _RECENT_RUNS = 50
 """How many of a conversation's runs are searched for an update that comes again while its thread waits for a person."""
@@ -38,6 +40,18 @@ _MAX_LABEL_CHARS = 200
 _MAX_TO_CHARS = 256
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class Submitted(NamedTuple):
+    """What became of an update.
+
+    Attributes:
+        run_id: The run of its message; None if it answered a question.
+        chosen: The question with the option that it chose, if that was the answer.
+    """
+
+    run_id: str | None = None
+    chosen: Question | None = None
 
 
 class Conversations:
@@ -62,11 +76,13 @@ class Conversations:
         self._channel = channel
         self._agent_id = agent_id
 
-    async def submit(self, update: Update) -> str | None:
-        """Submit an update once, however often it comes.
+    @property
+    def agent_id(self) -> str:
+        """The agent of new conversations."""
+        return self._agent_id
 
-        Returns:
-            The run of its message; None if it answered a question.
+    async def submit(self, update: Update) -> Submitted:
+        """Submit an update once, however often it comes.
 
         Raises:
             Rejected: The API refuses it, such as an attachment that is no image.
@@ -75,31 +91,31 @@ class Conversations:
         """
         if update.wait_id is not None and update.run_id is not None:
             if update.choice is not None:
-                await self._choose(update, update.run_id)
-                return None
+                return Submitted(chosen=await self._choose(update, update.run_id))
             # The run may be one of another conversation.
             asking = await self._client.runs.get(update.run_id)
             thread = await self._client.threads.get(asking.thread_id)
         else:
             thread = await self.find(update.conversation) or await self._create(update.conversation)
         if await self._answer(thread, update):
-            return None
+            return Submitted()
         metadata = {
             "channel": self._channel,
             "to": update.conversation[:_MAX_TO_CHARS],
             "event_id": update.id,
             "sender": update.sender,
         }
-        message = _body(RunCreate, {"message": update.content(), "metadata": metadata})
+        model = thread.metadata.get(_MODEL)
+        message = _body(RunCreate, {"message": update.content(), "model": model, "metadata": metadata})
         key = f"channel:{self._channel}:{_digest(update.id)}"
         try:
-            return (await self._client.runs.create(message, thread_id=thread.id, idempotency_key=key)).id
+            return Submitted((await self._client.runs.create(message, thread_id=thread.id, idempotency_key=key)).id)
         except IdempotencyMismatch:
-            # The same update had another content before, such as another transcript of a recording.
+            # The same update had another content before, such as another transcript of a recording, or another model.
             submitted = await self._submitted(thread, update)
             if submitted is None:
                 raise
-            return submitted.id
+            return Submitted(submitted.id)
 
     async def open_waits(self, run_id: str) -> list[WaitView]:
         """Return the questions of a run to a person, oldest first."""
@@ -116,8 +132,22 @@ class Conversations:
         found = [await self._labelled(label), await self._labelled(_former(label))]
         return [thread for thread in found if thread is not None]
 
+    async def choose_model(self, conversation: str, model: str | None) -> None:
+        """Let the messages to come use a model; None is the agent's own.
+
+        Raises:
+            InvalidInput: It cannot be a model's name.
+        """
+        thread = await self.find(conversation) or await self._create(conversation)
+        _body(RunCreate, {"message": "-", "model": model})
+        others = {key: value for key, value in thread.metadata.items() if key != _MODEL}
+        chosen = {} if model is None else {_MODEL: model}
+        await self._client.threads.patch(thread.id, ThreadPatch(metadata=others | chosen))
+
     async def begin(self, conversation: str, agent_id: str | None = None) -> str:
         """Give a conversation a new thread, and return its agent. A thread without a message is new enough.
+
+        With the same agent it keeps the chosen model too.
 
         A repetition after a crash ends in the same state: the former thread keeps a label until the next new one, so
         that its agent is known.
@@ -135,10 +165,11 @@ class Conversations:
         wanted = agent_id or (self._agent_id if last is None else last.agent_id)
         if thread is not None and thread.agent_id == wanted:
             runs = await self._client.threads.runs(thread.id, limit=1)
-            if not runs.items:
+            if not runs.items and (agent_id is None or chosen_model(thread) is None):
                 return wanted
         # First, so that nothing has changed if there is no such agent.
-        new = await self._new_thread(conversation, wanted)
+        model = chosen_model(last) if last is not None and last.agent_id == wanted and agent_id is None else None
+        new = await self._new_thread(conversation, wanted, model=model)
         if thread is not None:
             if former is not None:
                 await self._client.threads.patch(former.id, ThreadPatch(label=None))
@@ -168,18 +199,26 @@ class Conversations:
                 raise
             return found
 
-    async def _new_thread(self, conversation: str, agent_id: str, label: str | None = None) -> ThreadView:
+    async def _new_thread(
+        self, conversation: str, agent_id: str, label: str | None = None, *, model: str | None = None
+    ) -> ThreadView:
         metadata = {"channel": self._channel, "to": conversation[:_MAX_TO_CHARS]}
+        if model is not None:
+            metadata[_MODEL] = model
         try:
             thread = _body(ThreadCreate, {"agent_id": agent_id, "label": label, "metadata": metadata})
             return await self._client.threads.create(thread)
         except (NotFound, Gone, InvalidInput) as error:
             raise ConfigurationError(
-                f"The agent {agent_id!r} of channel {self._channel!r} is not there: {error.message}"
+                f"The agent {agent_id!r} is not there: {error.message} /agents shows those that are."
             ) from error
 
-    async def _choose(self, update: Update, run_id: str) -> None:
-        """Give an option as the answer to the wait that the update names, unless that is answered already."""
+    async def _choose(self, update: Update, run_id: str) -> Question | None:
+        """Give an option as the answer to the wait that the update names, unless that is answered already.
+
+        Returns:
+            The question with the option, if that became the answer.
+        """
         waits = [wait for wait in await self.open_waits(run_id) if wait.id == update.wait_id]
         if waits:
             question = Question.of(waits[0], update)
@@ -187,7 +226,9 @@ class Conversations:
             try:
                 await self._client.runs.answer(run_id, answer)
             except IllegalTransition:
-                return
+                return None
+            return question
+        return None
 
     async def _answer(self, thread: ThreadView, update: Update) -> bool:
         """Give an update as the answer to what its thread's run asks; return False if the update is a message."""
@@ -244,6 +285,11 @@ def _body(model: type[M], values: Mapping[str, Any]) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidInput(f"{place_of(first) or 'update'}: {problem_of(first, model)}") from error
+
+
+def chosen_model(thread: ThreadView) -> str | None:
+    """Return the model that a person chose for the messages of a thread."""
+    return thread.metadata.get(_MODEL)
 
 
 def _former(label: str) -> str:

@@ -64,13 +64,13 @@ class RunFollower:
         self._asked: set[str] = set()
         question = text_reply("question", origin, "", run_id)
         self._open: dict[str, Reply] = {
-            wait_id: question.model_copy(update={"id": wait_id}) for wait_id in shown if wait_id != run_id
+            shown_id: question.model_copy(update={"id": shown_id}) for shown_id in shown if shown_id.startswith("wait_")
         }
         """Questions that are shown and not reported as closed, by their id."""
 
     async def follow(self, settled: asyncio.Event) -> Reply | None:
         """Return the last reply. `settled` is set while the run waits for a person."""
-        problem = ""
+        problem: StreamError | None = None
         async with aclosing(self._events()) as events:
             async for event in events:
                 self._answer.feed(event)
@@ -87,7 +87,7 @@ class RunFollower:
                         if await self._ask():
                             settled.set()
                     case StreamError():
-                        problem = event.error
+                        problem = event
                     case StreamEnd(final=True):
                         await self._close_answered(all_of_them=True)
                         return end_reply(self._origin, self._run_id, event, problem)

@@ -190,6 +190,14 @@ class Journal:
             self._state.open[reply.update_id] = found.model_copy(update={"messages": sent})
             await self._save()
 
+    async def drop_messages(self, reply: Reply) -> None:
+        """Forget the messages that show a reply, which are there no longer."""
+        found = self._state.open.get(reply.update_id)
+        if found is not None and reply.id in found.messages:
+            left = {key: sent for key, sent in found.messages.items() if key != reply.id}
+            self._state.open[reply.update_id] = found.model_copy(update={"messages": left})
+            await self._save()
+
     async def accept_items(self, items: tuple[OpenUpdate, ...], mark: InboxMark) -> None:
         """Record items of the inbox that are to be delivered, and how far it was read.
 

@@ -16,15 +16,18 @@ from nova_workers.contracts.content import ContentBlock, text_block
 _Id = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 ReplyType = Literal[
-    "partial", "answer", "question", "approval", "closed", "failure", "refusal", "notice", "notification"
+    "partial", "answer", "question", "approval", "chosen", "closed", "failure", "refusal", "notice", "notification"
 ]
-"""What a reply is: the answer so far; the answer; a question of the agent; a call that needs permission; that a
-question needs no answer any more; why there is no answer; why the update was not accepted; the answer to a command;
-what an agent hands over beside its answers."""
+"""What a reply is: the answer so far; the answer; a question of the agent; a call that needs permission; the option
+that the update chose; that a question needs no answer any more; why there is no answer; why the update was not
+accepted; the answer to a command; what an agent hands over beside its answers."""
 
-Command = Literal["new", "agents", "agent", "stop", "help"]
-"""What an update asks of the channel itself: a new conversation; the agents; a conversation with the agent that the
-text names; the end of what runs; a help text."""
+Command = Literal["new", "reset", "agents", "agent", "model", "status", "usage", "stop", "help"]
+"""What an update asks of the channel itself: a new conversation; the same with the first agent and model, and the end
+of what runs; the agents; a conversation with the agent that the text names; the model, or another one for the messages
+to come; what happens now; tokens and cost; the end of what runs; a help text."""
+
+_MAX_QUOTE_CHARS = 1_000
 
 
 class _Value(BaseModel):
@@ -73,6 +76,7 @@ class Update(Origin):
         run_id: With `wait_id`: the run that asks, if it may be one of another conversation.
         choice: With `wait_id`: the number of the chosen option, from 0. Of an approval 0 is yes.
         command: What is asked of the channel itself; `text` has its argument.
+        quote: The earlier text that the message is a reply to. The agent reads its beginning, as a quotation.
         refusal: Why the channel cannot take the update, for its sender. Nothing is submitted.
     """
 
@@ -82,6 +86,7 @@ class Update(Origin):
     run_id: str | None = None
     choice: Annotated[int, Field(ge=0, le=100)] | None = None
     command: Command | None = None
+    quote: str | None = None
     refusal: str | None = None
 
     @model_validator(mode="after")
@@ -95,7 +100,8 @@ class Update(Origin):
 
     def content(self) -> list[ContentBlock]:
         """Return the blocks of the message."""
-        text = [text_block(self.text)] if self.text.strip() else []
+        parts = [_quotation(self.quote or ""), self.text if self.text.strip() else ""]
+        text = [text_block("\n\n".join(part for part in parts if part))] if any(parts) else []
         return [*text, *(attachment.block() for attachment in self.attachments)]
 
     def origin(self) -> Origin:
@@ -133,8 +139,10 @@ class Reply(_Value):
         update_id: The update that led to it; of a notification the id of the inbox's item.
         wait_id: Of a question or an approval: what an update names to answer it.
         options: Of a question: the choices. An approval is answered with yes or no.
+        labels: What people read on the options, one each. Empty: the options themselves.
         only_options: Whether the question takes no other answer.
         command: The options are arguments of this command instead.
+        detail: Of a failure: the error itself, for those who look after the channel.
         tools: Of a partial reply: the calls of the run so far.
         file: What is handed over beside the text.
     """
@@ -148,8 +156,10 @@ class Reply(_Value):
     run_id: str | None = None
     wait_id: str | None = None
     options: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     only_options: bool = False
     command: Command | None = None
+    detail: str | None = None
     tools: tuple[ToolLine, ...] = ()
     file: File | None = None
 
@@ -192,6 +202,13 @@ class InboundChannel(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+
+
+def _quotation(text: str) -> str:
+    text = text.strip()
+    if len(text) > _MAX_QUOTE_CHARS:
+        text = f"{text[:_MAX_QUOTE_CHARS]}…"
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
 def _text(data: str) -> str:

@@ -33,7 +33,8 @@ from nova_workers.channels.following import RunFollower
 from nova_workers.channels.inbox import InboxFeed
 from nova_workers.channels.journal import Journal, OpenUpdate
 from nova_workers.channels.port import InboundChannel, Origin, Update
-from nova_workers.channels.replies import text_reply
+from nova_workers.channels.replies import chosen_reply, text_reply
+from nova_workers.channels.wording import FAULT, refusal_words
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 
@@ -67,6 +68,7 @@ class Relay:
         journal: Journal | None = None,
         inbox: InboxFeed | None = None,
         may_choose_agents: bool = True,
+        hidden_agents: Collection[str] = (),
     ) -> None:
         """Serve a channel.
 
@@ -79,12 +81,14 @@ class Relay:
             journal: Of a channel that one process serves at a time; it is acquired already.
             inbox: With a journal: delivers what agents hand over beside their answers.
             may_choose_agents: Whether a person may change a conversation's agent.
+            hidden_agents: Agents that are not offered to people.
         """
         self._client = client
         self._channel = channel
         self._senders = senders if isinstance(senders, AllowList) else AllowList(senders)
         self._conversations = Conversations(client, channel.name, agent_id)
-        self._commands = Commands(client, self._conversations, agent_id if not may_choose_agents else None)
+        only_agent = agent_id if not may_choose_agents else None
+        self._commands = Commands(client, self._conversations, only_agent, frozenset(hidden_agents))
         self._patience = patience
         self._deliverer = Deliverer(client, channel, patience)
         self._journal = journal
@@ -139,13 +143,13 @@ class Relay:
                 _log.error("channel.update_refused", channel=self._channel.name, error=error.message)
                 opened = _refused(update, error.message)
             except Rejected as error:
-                opened = _refused(update, error.message)
-            except NovaError as error:
+                opened = _refused(update, refusal_words(error))
+            except NovaError:
                 # A fault of the API that this update meets. It does not stop those of other people.
                 _log.exception("channel.update_failed", channel=self._channel.name, update_id=update.id)
                 if self._journal is None:
                     return
-                opened = _refused(update, f"The message could not be accepted ({error.code}). Send it again later.")
+                opened = _refused(update, FAULT)
         await self._record.accept(opened)
         self._start(opened)
 
@@ -155,7 +159,9 @@ class Relay:
             return _refused(update, update.refusal)
         if update.command is not None:
             return OpenUpdate(origin=update.origin(), reply=await self._commands.obey(update, update.command))
-        return OpenUpdate(origin=update.origin(), run_id=await self._conversations.submit(update))
+        submitted = await self._conversations.submit(update)
+        shown = None if submitted.chosen is None else chosen_reply(update.origin(), submitted.chosen)
+        return OpenUpdate(origin=update.origin(), run_id=submitted.run_id, reply=shown)
 
     def _start(self, opened: OpenUpdate) -> None:
         """Bring an update to its end, in a task of its own."""

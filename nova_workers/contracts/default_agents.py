@@ -1,8 +1,12 @@
-"""The agents that every new tenant starts with. They are ordinary agents: they may be changed or deleted."""
+"""The agents that every new tenant starts with, which may be changed or deleted, and the fleet's own one."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+
+ORDER_AGENT: Final = "work-orders"
+"""The reserved agent of a tenant, on whose threads the parts of work orders run. Nothing else talks with it."""
 
 _EVERYDAY = ("agents", "file-send", "history", "memory", "notes", "self", "tasks", "triggers", "user")
 

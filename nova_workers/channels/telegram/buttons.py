@@ -1,14 +1,17 @@
 """Buttons below messages, and what pressing one means. A button's data has at most 64 bytes."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
-from nova_workers.channels.port import Reply
+from nova_workers.channels.port import Command, Reply
 
 _MAX_DATA_BYTES = 64
 _MAX_LABEL_CHARS = 60
 _MAX_BUTTONS = 60
+_LETTERS: Final[Mapping[Command | None, str]] = {"agent": "g", "model": "m"}
+"""Begins the data of a button that gives a command."""
 _MAX_CHOICE_DIGITS = 2
 """A question has at most 20 options. Clients can send what no button has."""
 
@@ -17,13 +20,15 @@ class Press(NamedTuple):
     """A pressed button.
 
     Attributes:
-        agent_id: The chosen agent; else the question of
+        command: The command that it gives
+        argument: this argument; else the question of
         run_id: this run, under
         wait_id: this id, with
         choice: this option; None: the answer is to be written.
     """
 
-    agent_id: str | None = None
+    command: Command | None = None
+    argument: str = ""
     run_id: str = ""
     wait_id: str = ""
     choice: int | None = None
@@ -39,8 +44,9 @@ def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
             labels = [(option, _data(reply, str(at))) for at, option in enumerate(reply.options)]
             if not reply.only_options:
                 labels.append(("✏️ Write an answer", _data(reply, "")))
-        case _ if reply.command == "agent":
-            labels = [(option, f"g:{option}") for option in reply.options]
+        case _ if reply.command in _LETTERS:
+            offered = zip(reply.labels or reply.options, reply.options, strict=True)
+            labels = [(label, f"{_LETTERS[reply.command]}:{option}") for label, option in offered]
         case _:
             pass
     fitting = [(label, data) for label, data in labels if len(data.encode()) <= _MAX_DATA_BYTES][:_MAX_BUTTONS]
@@ -51,12 +57,14 @@ def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
 def read_press(data: str | None) -> Press | None:
     """Return the meaning of a button; None if it is none of ours."""
     match (data or "").split(":"):
-        case ["g", agent_id] if agent_id:
-            return Press(agent_id=agent_id)
+        case ["g", *argument] if any(argument):
+            return Press("agent", ":".join(argument))
+        case ["m", *argument] if any(argument):
+            return Press("model", ":".join(argument))
         case ["q", run, wait, ""] if run and wait:
-            return Press(None, f"run_{run}", f"wait_{wait}")
+            return Press(run_id=f"run_{run}", wait_id=f"wait_{wait}")
         case ["q", run, wait, choice] if run and wait and choice.isdecimal() and len(choice) <= _MAX_CHOICE_DIGITS:
-            return Press(None, f"run_{run}", f"wait_{wait}", int(choice))
+            return Press(run_id=f"run_{run}", wait_id=f"wait_{wait}", choice=int(choice))
         case _:
             return None
 
@@ -70,6 +78,12 @@ def reply_target(markup: InlineKeyboardMarkup | None) -> Press | None:
                 if press is not None and press.wait_id:
                     return press
     return None
+
+
+def label_of(markup: InlineKeyboardMarkup | None, data: str | None) -> str:
+    """Return the label of the button with this data; empty if there is none."""
+    rows = [] if markup is None else markup.inline_keyboard
+    return next((button.text for row in rows for button in row if button.callback_data == data), "")
 
 
 def _data(reply: Reply, choice: str) -> str:

@@ -1,5 +1,6 @@
 """One bot as an inbound channel: replies become messages, which are edited as they grow."""
 
+import html
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -8,20 +9,21 @@ from functools import partial
 import structlog
 from aiogram.methods import (
     AnswerCallbackQuery,
+    DeleteMessage,
     EditMessageMedia,
     EditMessageReplyMarkup,
     EditMessageText,
     SendChatAction,
     SendMessage,
 )
-from aiogram.types import InlineKeyboardMarkup, LinkPreviewOptions
+from aiogram.types import InlineKeyboardMarkup, LinkPreviewOptions, Message
 from aiogram.types import Update as TelegramUpdate
 
 from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.port import File, Origin, Reply, Update
 from nova_workers.channels.telegram.api import BotApi, Refused, is_gone
-from nova_workers.channels.telegram.buttons import keyboard
+from nova_workers.channels.telegram.buttons import keyboard, label_of
 from nova_workers.channels.telegram.files import (
     MAX_UPLOAD_BYTES,
     Chat,
@@ -32,12 +34,15 @@ from nova_workers.channels.telegram.files import (
     upload_s,
 )
 from nova_workers.channels.telegram.intake import Intake, Pressed
-from nova_workers.channels.telegram.rendering import split_markdown, to_html
+from nova_workers.channels.telegram.rendering import first_words, split_markdown, to_html
 from nova_workers.channels.telegram.sources import UpdateSource
 
 _log = structlog.get_logger(__name__)
 
 _EMPTY = "…"
+_FIRST_WORDS_CHARS = 80
+_ANNOUNCED_CHARS = 40
+"""A message with an answer begins once it has this many, so that a phone announces more than its first word."""
 _COURTESY_S = 5
 """Longest time of a call that only shows that something happens: the next update waits for it."""
 _PARTIAL_CHARS = 3_000
@@ -52,8 +57,8 @@ _NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 class TelegramChannel:
     """Implements `InboundChannel` for one bot.
 
-    A message is sent empty, its id is recorded in the journal, and then it gets its text by an edit, which may be
-    repeated. So a crash at any point repeats no text; it may leave an empty message.
+    A message is sent with its first words, which a phone announces; its id is recorded in the journal, and then it gets
+    its text by an edit, which may be repeated. So a crash at any point repeats no text; it may leave the first words.
     """
 
     streams = True
@@ -89,6 +94,8 @@ class TelegramChannel:
         match reply.type:
             case "partial":
                 await self._show_partial(reply)
+            case "chosen":
+                await self._show_choice(reply)
             case "closed":
                 for message_id in self._journal.messages(reply)[-1:]:
                     await self._remove_buttons(Chat.of(reply.conversation), int(message_id))
@@ -109,7 +116,7 @@ class TelegramChannel:
 
     async def done(self, update: Origin) -> None:
         """See `InboundChannel.done`. A pressed button goes away; after a message the chat shows that the bot writes."""
-        query = self._pressed.take(update.id)
+        query = self._pressed.get(update.id)
         if query is None:
             chat = Chat.of(update.conversation)
             with suppress(DeliveryFailed):
@@ -128,6 +135,25 @@ class TelegramChannel:
             # Now, and not when it is collected: a webhook takes no more updates from here on.
             await self._incoming.aclose()
 
+    async def _show_choice(self, reply: Reply) -> None:
+        """Write below a question what was chosen, and in a group by whom. Its buttons are gone already."""
+        query = self._pressed.get(reply.update_id)
+        asked = None if query is None else query.message
+        if query is None or not isinstance(asked, Message):
+            return
+        label = label_of(asked.reply_markup, query.data) or reply.text
+        by = "" if asked.chat.type == "private" else f" ({query.from_user.full_name})"
+        change = EditMessageText(
+            chat_id=asked.chat.id,
+            message_id=asked.message_id,
+            text=f"{asked.html_text}\n\n<b>→ {html.escape(label + by, quote=False)}</b>",
+            parse_mode="HTML",
+            link_preview_options=_NO_PREVIEW,
+        )
+        # Telegram takes no longer text of a message that is full, and none of one that a person has deleted.
+        with suppress(Refused):
+            await self._api.edit(change)
+
     async def _show_partial(self, reply: Reply) -> None:
         chat = Chat.of(reply.conversation)
         every_s = _PRIVATE_EVERY_S if chat.id > 0 else _GROUP_EVERY_S
@@ -139,9 +165,16 @@ class TelegramChannel:
         words = "\n\n".join(part for part in (text.strip(), "  \n".join(tools)) if part)
         if words:
             self._shown_at_s[chat.id] = now_s
+            begun = len(text) >= _ANNOUNCED_CHARS or bool(self._journal.messages(reply))
+            # What comes before has a message of its own, without a sound: phones announce the one with first words.
+            shown = reply if begun else _progress(reply)
             try:
                 # If a person has deleted the message, the answer comes in a new one at the end.
-                await self._edit(chat, await self._message(reply, 0), words)
+                await self._edit(
+                    chat, await self._message(shown, 0, text if begun else words, is_silent=not begun), words
+                )
+                if begun:
+                    await self._remove_progress(reply)
             except DeliveryFailed as error:
                 self._shown_at_s[chat.id] = now_s + (error.retry_after_s or 0.0)
                 raise
@@ -155,31 +188,47 @@ class TelegramChannel:
             fill = partial(
                 self._edit, chat, text=part, buttons=keyboard(reply) if is_last else None, formatted=formatted
             )
-            await self._fill(reply, number, fill)
+            await self._fill(reply, number, part, fill)
+        await self._remove_progress(reply)
 
-    async def _message(self, reply: Reply, number: int) -> int:
-        """Return the message for a part of a reply; sent empty if there is none yet."""
+    async def _message(self, reply: Reply, number: int, text: str, *, is_silent: bool = False) -> int:
+        """Return the message for a part of a reply; sent with its first words if there is none yet."""
         sent = self._journal.messages(reply)
         if number < len(sent):
             return int(sent[number])
-        message_id = await self._send_empty(Chat.of(reply.conversation))
+        # The further parts of a reply are not announced.
+        message_id = await self._send(Chat.of(reply.conversation), text, is_silent=is_silent or number > 0)
         await self._journal.add_message(reply, str(message_id))
         return message_id
 
-    async def _send_empty(self, chat: Chat) -> int:
-        message = await self._api(SendMessage(chat_id=chat.id, text=_EMPTY, message_thread_id=chat.topic))
-        return message.message_id
+    async def _send(self, chat: Chat, text: str, *, is_silent: bool) -> int:
+        words = SendMessage(
+            chat_id=chat.id,
+            text=first_words(text, _FIRST_WORDS_CHARS) + _EMPTY,
+            message_thread_id=chat.topic,
+            disable_notification=is_silent,
+            link_preview_options=_NO_PREVIEW,
+        )
+        return (await self._api(words)).message_id
 
-    async def _fill(self, reply: Reply, number: int, fill: Callable[[int], Awaitable[None]]) -> None:
+    async def _remove_progress(self, reply: Reply) -> None:
+        """Remove the message that showed what a run did before its answer could be announced."""
+        for message_id in self._journal.messages(_progress(reply)):
+            chat = Chat.of(reply.conversation)
+            with suppress(DeliveryFailed):
+                await self._api(DeleteMessage(chat_id=chat.id, message_id=int(message_id)), timeout_s=_COURTESY_S)
+            await self._journal.drop_messages(_progress(reply))
+
+    async def _fill(self, reply: Reply, number: int, text: str, fill: Callable[[int], Awaitable[None]]) -> None:
         """Give a part of a reply its content, by an edit that may be repeated."""
-        message_id = await self._message(reply, number)
+        message_id = await self._message(reply, number, text)
         try:
             await fill(message_id)
         except Refused as error:
             if not is_gone(error):
                 raise
             # A person has deleted it.
-            another_id = await self._send_empty(Chat.of(reply.conversation))
+            another_id = await self._send(Chat.of(reply.conversation), text, is_silent=True)
             await self._journal.replace_message(reply, str(message_id), str(another_id))
             await fill(another_id)
 
@@ -193,13 +242,13 @@ class TelegramChannel:
         formatted: bool = True,
     ) -> None:
         """Give a message its text, formatted if Telegram accepts that. Repeating it changes nothing."""
-        html = to_html(text) if formatted else ""
+        marked_up = to_html(text) if formatted else ""
         plain = EditMessageText(
             chat_id=chat.id, message_id=message_id, text=text, reply_markup=buttons, link_preview_options=_NO_PREVIEW
         )
-        if html:
+        if marked_up:
             try:
-                await self._api.edit(plain.model_copy(update={"text": html, "parse_mode": "HTML"}))
+                await self._api.edit(plain.model_copy(update={"text": marked_up, "parse_mode": "HTML"}))
             except Refused as error:
                 if is_gone(error):
                     raise
@@ -225,7 +274,7 @@ class TelegramChannel:
         if not await self._send_voice(reply, file, caption, number=len(texts)):
             # Under an id of its own, since a message under the reply's own id may be the voice message.
             shown = reply.model_copy(update={"id": f"{reply.id}:file"})
-            await self._fill(shown, 0, partial(self._put_file, reply, file, caption))
+            await self._fill(shown, 0, caption or file.name, partial(self._put_file, reply, file, caption))
 
     async def _send_voice(self, reply: Reply, file: File, caption: str | None, *, number: int) -> bool:
         """Send a recording as a voice message. No other message can become one, so that a crash may repeat it.
@@ -260,3 +309,8 @@ class TelegramChannel:
             else:
                 return
         await self._edit(chat, message_id, f"Telegram does not take {file.name}. `nova files get {file.id}` has it.")
+
+
+def _progress(reply: Reply) -> Reply:
+    """Return the reply whose message shows what a run does before its answer can be announced."""
+    return reply.model_copy(update={"id": f"{reply.id}:progress"})

@@ -20,23 +20,26 @@ _log = structlog.get_logger(__name__)
 
 _COMMAND: Final = re.compile(r"/([a-z_]{1,32})(?:@([A-Za-z0-9_]+))?(?:\s+(.*))?\Z", re.DOTALL)
 _COMMANDS: Final[dict[str, Command]] = {**{name: name for name in get_args(Command)}, "start": "help"}
+_KEPT_PRESSES: Final = 200
 _UNSUPPORTED = "This kind of message cannot be taken. Send text, a photo, a document or a voice message."
 _UNREADABLE = "This message could not be read, by a fault of this bot. Send it again, or in another form."
 
 
 class Pressed:
-    """Pressed buttons that are not confirmed yet, by the id of their update."""
+    """Buttons that were pressed lately, by the id of their update."""
 
     def __init__(self) -> None:
         self._queries: dict[str, CallbackQuery] = {}
 
     def add(self, update_id: str, query: CallbackQuery) -> None:
-        """Remember a pressed button."""
+        """Remember a pressed button, instead of the oldest one if there are many."""
         self._queries[update_id] = query
+        if len(self._queries) > _KEPT_PRESSES:
+            del self._queries[next(iter(self._queries))]
 
-    def take(self, update_id: str) -> CallbackQuery | None:
-        """Return the button of an update once."""
-        return self._queries.pop(update_id, None)
+    def get(self, update_id: str) -> CallbackQuery | None:
+        """Return the button of an update; None if it was pressed long ago, or before this process."""
+        return self._queries.get(update_id)
 
 
 class Intake:
@@ -74,12 +77,17 @@ class Intake:
             return None
         text = message.text or message.caption or ""
         if (command := _COMMAND.match(text)) is not None:
-            name, to_bot, argument = command.groups()
-            if to_bot is not None and to_bot.lower() != self._username:
-                return None
-            if name in _COMMANDS:
-                return Update(**origin, command=_COMMANDS[name], text=argument or "")
+            return self._command(origin, command, is_private=message.chat.type == "private")
         return await self._content(origin, message, text)
+
+    def _command(self, origin: dict[str, Any], command: re.Match[str], *, is_private: bool) -> Update | None:
+        """Return a command; None if it is for another bot of the chat."""
+        name, to_bot, argument = command.groups()
+        if to_bot is not None and to_bot.lower() != self._username:
+            return None
+        if name in _COMMANDS:
+            return Update(**origin, command=_COMMANDS[name], text=argument or "")
+        return Update(**origin, command="help", text=name) if is_private or to_bot is not None else None
 
     async def _content(self, origin: dict[str, Any], message: Message, text: str) -> Update | None:
         try:
@@ -96,7 +104,7 @@ class Intake:
         asked = message.reply_to_message
         question = None if asked is None else reply_target(asked.reply_markup)
         if question is None:
-            return Update(**origin, text=text, attachments=attachments)
+            return Update(**origin, text=text, attachments=attachments, quote=_quoted(message))
         return Update(**origin, text=text, attachments=attachments, run_id=question.run_id, wait_id=question.wait_id)
 
     async def _press(self, update_id: str, query: CallbackQuery) -> Update | None:
@@ -114,8 +122,9 @@ class Intake:
         self._pressed.add(update_id, query)
         topic = query.message if isinstance(query.message, Message) else None
         conversation = str(query.message.chat.id) if topic is None else _conversation(topic)
-        if press.agent_id is not None:
-            return Update(id=update_id, conversation=conversation, sender=sender, command="agent", text=press.agent_id)
+        if press.command is not None:
+            at: dict[str, Any] = {"id": update_id, "conversation": conversation, "sender": sender}
+            return Update(**at, command=press.command, text=press.argument)
         return Update(
             id=update_id,
             conversation=conversation,
@@ -139,6 +148,14 @@ class Intake:
 
 def _origin(update_id: str, message: Message, sender: User) -> dict[str, Any]:
     return {"id": update_id, "conversation": _conversation(message), "sender": str(sender.id)}
+
+
+def _quoted(message: Message) -> str | None:
+    """Return the text that a message is a reply to: the marked part of it, if there is one."""
+    if message.quote is not None:
+        return message.quote.text
+    asked = message.reply_to_message
+    return None if asked is None else asked.text or asked.caption
 
 
 def _conversation(message: Message) -> str:

@@ -14,6 +14,8 @@ _PART_UNITS = 3_600
 _MIN_CUT = 200
 """A part is not cut at a boundary before this many characters, so that no message is tiny."""
 
+_MARKS_A_CHAR = 8
+"""Characters of Markdown that are read for each of its first words' characters: links are long."""
 _MAX_FENCE_UNITS = 100
 """A longer first line of a code block is not repeated in each of its pieces."""
 
@@ -38,6 +40,18 @@ def split_markdown(text: str, limit: int = _PART_UNITS) -> list[str]:
             else:
                 parts.append(piece)
     return parts
+
+
+def first_words(text: str, limit: int) -> str:
+    """Return the beginning of a Markdown text in plain words, up to this many characters."""
+    found = [
+        part.content
+        for token in _MARKDOWN.parse(text[: limit * _MARKS_A_CHAR])
+        for part in (token.children or [token])
+        if part.type in {"text", "code_inline", "fence", "code_block"}
+    ]
+    words = " ".join(" ".join(found).split())
+    return words if len(words) <= limit else words[:limit].rsplit(" ", 1)[0]
 
 
 def to_html(text: str) -> str:

@@ -45,7 +45,11 @@ _AGAIN_S = 15.0
 _COMMANDS = [
     BotCommand(command="new", description="Begin a new conversation"),
     BotCommand(command="agents", description="Choose an agent"),
+    BotCommand(command="model", description="Show or change the model"),
+    BotCommand(command="status", description="What happens now"),
+    BotCommand(command="usage", description="Tokens and cost of this conversation"),
     BotCommand(command="stop", description="End what runs"),
+    BotCommand(command="reset", description="End what runs, and begin again"),
     BotCommand(command="help", description="How this works"),
 ]
 
@@ -165,6 +169,7 @@ class _ServedBot:
             journal=self._journal,
             inbox=InboxFeed(self._client, self._journal, self._bot.channel, self._bot.home),
             may_choose_agents=self._bot.may_choose_agents,
+            hidden_agents=self._bot.home.but_agents,
         )
         await relay.run()
 

@@ -268,7 +268,9 @@ async def test_what_the_api_refuses_and_what_fails_is_reported_in_the_conversati
     assert "image" in refused.text
     channel.says("2", script({"error": {"message": "It broke.", "kind": "model_error", "retryable": False}}))
     (failed,) = await _until(lambda: channel.of("failure"))
-    assert "It broke." in failed.text
+    assert "The model failed at this message." in failed.text
+    assert failed.detail is not None
+    assert "It broke." in failed.detail
     note = Attachment(media_type="text/plain", data=base64.b64encode(b"a note").decode())
     channel.says("3", "read", attachments=(note,))
     await _until(lambda: "3" in channel.finished)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.default_agents import ORDER_AGENT
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import EngineConstraints, OrderExtensions, PolicyDocument, ProviderHints
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.orders.rules.advance import ORDER_AGENT_SPEC
-from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.stored import read_stored
 from tests.requirements import proves

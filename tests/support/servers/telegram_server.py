@@ -134,6 +134,10 @@ class TelegramServer:
         """Return what the bot's messages in a chat say now."""
         return [message.text for message in self.messages if message.chat == chat]
 
+    def whole_texts(self, chat: int = 7) -> list[str]:
+        """Return the same without messages that have only their first words yet."""
+        return [text for text in self.texts(chat) if not text.endswith("…")]
+
     def named(self, method: str) -> list[Params]:
         """Return the parameters of every call of a method."""
         return [params for name, params in self.calls if name == method]
@@ -235,6 +239,10 @@ class TelegramServer:
         message.kind, message.text, message.html = media["type"], media.get("caption", ""), None
         message.edits += 1
         return self._view(message)
+
+    async def _deleteMessage(self, params: Params) -> bool:
+        self.messages.remove(self._found(params))
+        return True
 
     async def _sendVoice(self, params: Params) -> Params:
         return self._view(self._show(params, "voice"))

@@ -9,8 +9,8 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.base.json_schemas import schema_problem
 from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
+from nova_workers.contracts.default_agents import ORDER_AGENT
 from nova_workers.contracts.run_options import LACKING_OPTIONS
-from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT
 
 RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""

@@ -15,6 +15,7 @@ import orjson
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.agents import AgentSpec, ThreadRetention
+from nova_workers.contracts.default_agents import ORDER_AGENT
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.orders import OrderProblem, artifact_of
 from nova_workers.domain.delivery.sql.outbox import add_deliveries
@@ -26,7 +27,7 @@ from nova_workers.domain.orders.rules.presentation import rank as rank_proposals
 from nova_workers.domain.orders.rules.sealing import OrderKeys, OrderSeal
 from nova_workers.domain.orders.rules.stages import End, EndedPart, Next, Ranked, decide, rank
 from nova_workers.domain.orders.rules.trail import record
-from nova_workers.domain.orders.sql.acceptance import ORDER_AGENT, NewPart, insert_parts
+from nova_workers.domain.orders.sql.acceptance import NewPart, insert_parts
 from nova_workers.domain.orders.sql.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
 from nova_workers.domain.orders.sql.records import OrderRow, PartRow, list_parts
 from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions

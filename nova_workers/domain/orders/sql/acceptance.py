@@ -10,13 +10,11 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import RoleKind, RunQueue
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
+from nova_workers.contracts.default_agents import ORDER_AGENT
 from nova_workers.contracts.runs import Doorbell, Submission
 from nova_workers.domain.runs.sql.submit import insert_run_on_new_thread
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import to_store
-
-ORDER_AGENT = "work-orders"
-"""The reserved agent of each tenant on whose threads the parts of orders run."""
 
 # One statement takes the key and inserts the order, so no order exists twice for a key. A concurrent transaction with
 # the same key waits here, and returns no row once this one has committed. A key is taken over if it has expired, or if

@@ -77,12 +77,16 @@ class Stage:
         """Start another process when the newest one was killed, with its lease expired."""
         await soon(lambda: self.processes[-1].has_ended)
         self.telegram.before = self.telegram.after = self.api.after = None
+        await self.execute(_EXPIRE)
+        self.start(**env)
+
+    async def execute(self, statement: str, **values: str) -> None:
+        """Execute a statement for the tenant."""
         database = PostgresDatabase(self.database_url, pool_size=1)
         try:
-            await database.execute(_EXPIRE, tenant_id=self.tenant_id)
+            await database.execute(statement, tenant_id=self.tenant_id, **values)
         finally:
             await database.close()
-        self.start(**env)
 
     def logs(self) -> str:
         """Return everything that the processes wrote."""

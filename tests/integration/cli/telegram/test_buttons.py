@@ -26,11 +26,11 @@ async def _asked(stage: Stage, text: str) -> Shown:
 async def _with_agent(stage: Stage, **spec: object) -> None:
     agent_id = await stage.agent(**spec)
     stage.telegram.says(f"/agent {agent_id}")
-    await soon(lambda: stage.telegram.texts() == [f"You talk with {agent_id} now."])
+    await soon(lambda: stage.telegram.texts() == ["You talk with Chatter now."])
 
 
 @pytest.mark.long
-async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: Stage, script: Script) -> None:
+async def test_a_question_is_answered_by_a_button_whose_choice_stays_visible(served: Stage, script: Script) -> None:
     telegram = served.telegram
     await _with_agent(served, capabilities={"user": {}})
     telegram.says(script(TEA, {"say": "It is coming."}))
@@ -44,6 +44,7 @@ async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: St
     await soon(lambda: "It is coming." in telegram.texts())
     assert asked.buttons == []
     await soon(lambda: telegram.unconfirmed == [])
+    await soon(lambda: asked.text == "Tea?\n\n→ coffee")
     (run,) = await served.runs()
     messages = (await served.nova.threads.messages(run.thread_id)).items
     results = [str(message.content) for message in messages if "tool_result" in str(message.content)]
@@ -82,6 +83,8 @@ async def test_an_approval_is_given_by_a_button_once(served: Stage, script: Scri
     telegram.presses(asked, "Approve", BEN)
     telegram.presses(asked, "Deny", ANN)
     await soon(lambda: "Saved." in telegram.texts())
+    await soon(lambda: asked.text.endswith("→ ✅ Approve"))
+    assert asked.buttons == []
     assert [memory.content for memory in (await served.nova.memories.list(contains=fact)).items] == [fact]
     await soon(lambda: telegram.unconfirmed == [])
     await stays(lambda: not any("refus" in text for text in telegram.texts()), for_s=0.3)
@@ -105,7 +108,7 @@ async def test_odd_answers_to_a_question_are_refused_and_stop_nothing(served: St
     # As a client shows it that has not seen that the question is closed.
     asked.buttons = pressed
     telegram.replies_to(asked, "the red one")
-    await soon(lambda: any("no longer open" in text for text in telegram.texts()))
+    await soon(lambda: any("This question is closed" in text for text in telegram.texts()))
     asked.buttons = pressed
     telegram.failures["answerCallbackQuery"] = [BotApiError(400, "Bad Request: query is too old")]
     telegram.presses_data(asked, f"q:{run}:{wait}:0")

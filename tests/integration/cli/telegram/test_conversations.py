@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
+from nova_workers.contracts.default_agents import ORDER_AGENT
 from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, Stage, soon
 from tests.requirements import proves
 from tests.support.servers.telegram_server import BOT_ID, BotApiError
 from tests.support.waiting import stays
 
 pytestmark = pytest.mark.fleet
+
+_COPY_AGENT = """
+INSERT INTO agents (tenant_id, id, version, spec)
+SELECT tenant_id, :copy_id, version, spec FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id
+"""
 
 
 async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) -> None:
@@ -28,14 +34,14 @@ async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) ->
         "event_id": f"{BOT_ID}:{update_id}",
         "sender": str(ANN),
     }
-    assert telegram.commands == ["new", "agents", "stop", "help"]
+    assert telegram.commands == ["new", "agents", "model", "status", "usage", "stop", "reset", "help"]
 
 
 async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: Stage, script: Script) -> None:
     telegram = served.telegram
     agent_id = await served.agent(capabilities={"memory": {}})
     telegram.says(f"/agent {agent_id}")
-    await soon(lambda: telegram.texts() == [f"You talk with {agent_id} now."])
+    await soon(lambda: telegram.texts() == ["You talk with Chatter now."])
     save = {"tool": {"name": "memory_save", "input": {"content": "tea"}}}
     telegram.says(script({"say": "First "}, {"sleep_s": 1.2}, save, {"sleep_s": 1.2}, {"say": "**Second** part."}))
     await soon(lambda: telegram.texts()[1:] == ["Second part."])
@@ -69,7 +75,7 @@ async def test_a_deleted_agent_refuses_its_messages_and_stops_no_other_conversat
     telegram = served.telegram
     agent_id = await served.agent()
     telegram.says(f"/agent {agent_id}", BEN)
-    await soon(lambda: telegram.texts(BEN) == [f"You talk with {agent_id} now."])
+    await soon(lambda: telegram.texts(BEN) == ["You talk with Chatter now."])
     telegram.says("hello", BEN)
     await soon(lambda: telegram.texts(BEN)[-1] == "You said: hello")
     await served.nova.agents.delete(agent_id)
@@ -152,10 +158,14 @@ async def test_new_begins_a_conversation_that_knows_nothing_of_the_former(served
 async def test_agents_are_chosen_by_buttons(served: Stage) -> None:
     telegram = served.telegram
     agent_id = await served.agent()
+    await served.execute(_COPY_AGENT, agent_id=agent_id, copy_id=ORDER_AGENT)
     telegram.says("/agents@nova_test_bot")
     await soon(lambda: telegram.messages and telegram.messages[0].buttons)
-    telegram.presses(telegram.messages[0], agent_id)
-    await soon(lambda: telegram.texts()[-1] == f"You talk with {agent_id} now.")
+    # Without the reserved agent of work orders, which talks with no person.
+    labels = sorted(button["text"] for button in telegram.messages[0].buttons)
+    assert labels == ["Agent Builder", "Chatter", "Nova"]
+    telegram.presses(telegram.messages[0], "Chatter")
+    await soon(lambda: telegram.texts()[-1] == "You talk with Chatter now.")
     telegram.says("hello")
     await soon(lambda: telegram.texts()[-1] == "You said: hello")
     (run,) = await served.runs()
@@ -163,6 +173,78 @@ async def test_agents_are_chosen_by_buttons(served: Stage) -> None:
     telegram.says("/agents@another_bot")
     telegram.says("/agent not-there")
     await soon(lambda: "no agent 'not-there'" in telegram.texts()[-1])
+
+
+async def test_commands_show_what_happens_and_choose_a_model(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    telegram.says("/frobnicate")
+    await soon(
+        lambda: (
+            telegram.texts()[-1:]
+            and telegram.texts()[-1].startswith("There is no command /frobnicate.\n\nWrite a message")
+        )
+    )
+    telegram.says("/frobnicate", chat=-5)
+    telegram.says("/status")
+    await soon(lambda: telegram.texts()[-1] == "You talk with Nova.\nNothing runs at the moment.")
+    telegram.says("/model large-model")
+    await soon(lambda: telegram.texts()[-1] == "Your next messages use the model large-model.")
+    telegram.says(script({"say": "Slow. "}, {"sleep_s": 60}, {"say": "never"}))
+    await soon(lambda: "Slow." in telegram.texts())
+    telegram.says("behind it")
+    telegram.says("/status")
+    await soon(lambda: "Behind it: 1 message." in telegram.texts()[-1])
+    assert "It works on an answer for" in telegram.texts()[-1]
+    assert "Your messages use the model large-model." in telegram.texts()[-1]
+    models = [run.model for run in await served.runs()]
+    assert models == ["large-model", "large-model"]
+    telegram.says("/reset")
+    await soon(lambda: "You begin again with Nova." in telegram.texts())
+    await soon(lambda: "This answer was canceled." in "\n".join(telegram.texts()))
+    telegram.says("hello")
+    await soon(lambda: "You said: hello" in telegram.texts())
+    (run,) = await served.runs()
+    assert run.model is None
+    telegram.says("/usage")
+    await soon(lambda: telegram.texts()[-1].startswith("This conversation: 1 message, "))
+    assert telegram.texts(-5) == []
+
+
+async def test_a_phone_announces_the_first_words_of_an_answer_and_not_what_its_calls_show(
+    served: Stage, script: Script
+) -> None:
+    telegram = served.telegram
+    agent_id = await served.agent(capabilities={"memory": {}})
+    telegram.says(f"/agent {agent_id}")
+    await soon(lambda: telegram.texts() == ["You talk with Chatter now."])
+    save = {"tool": {"name": "memory_save", "input": {"content": "tea"}}}
+    telegram.says(script(save, {"sleep_s": 1.5}, save, {"sleep_s": 1.2}, {"say": "**Both** are saved."}))
+    await soon(lambda: telegram.texts()[1:] == ["Both are saved."])
+    sent = telegram.named("sendMessage")[1:]
+    announced = [call["text"] for call in sent if call.get("disable_notification") != "true"]
+    assert announced == ["Both are saved.…"]
+    assert all("memory_save" in call["text"] for call in sent if call["text"] not in announced)
+
+
+async def test_a_reply_to_an_earlier_message_quotes_it(served: Stage) -> None:
+    telegram = served.telegram
+    telegram.says("first")
+    await soon(lambda: telegram.texts() == ["You said: first"])
+    telegram.replies_to(telegram.messages[0], "what do you mean?")
+    await soon(lambda: len(telegram.whole_texts()) == 2)
+    run, _ = await served.runs()
+    assert run.message == [{"type": "text", "text": "> You said: first\n\nwhat do you mean?"}]
+
+
+async def test_a_failure_is_described_in_a_persons_words(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    telegram.says(
+        script({"error": {"message": "401 invalid x-api-key at 10.0.0.7", "kind": "auth_failure", "retryable": False}})
+    )
+    await soon(lambda: telegram.texts() and "refuses the fleet's key" in telegram.texts()[-1])
+    (run,) = await served.runs()
+    await soon(lambda: telegram.texts()[-1].endswith(f"({run.id})"))
+    assert "10.0.0.7" not in telegram.texts()[-1]
 
 
 @pytest.mark.long
@@ -189,7 +271,7 @@ async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> N
     (run,) = await stage.runs(channel=f"telegram-{agent_id}")
     assert run.agent_id == agent_id
     telegram.says("/agent nova")
-    await soon(lambda: telegram.texts()[-1] == f"You talk with {agent_id} here.")
+    await soon(lambda: telegram.texts()[-1] == "You talk with Chatter here.")
 
 
 async def test_two_processes_have_one_poller_and_the_other_takes_over(stage: Stage) -> None:
