@@ -4,11 +4,18 @@ from datetime import datetime
 from typing import Any
 
 from pgvector.sqlalchemy import Vector
-from sqlalchemy import Column, Computed, Connection, Index, MetaData, event, literal_column, text
+from sqlalchemy import CheckConstraint, Column, Computed, Connection, Index, MetaData, event, literal_column, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
-from nova_workers.base.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
+from nova_workers.base.vocabulary import (
+    EFFECT_KINDS,
+    OPEN_EFFECTS,
+    DeliveryKind,
+    DeliveryStatus,
+    EffectStatus,
+    sql_list,
+)
 
 from .base import Table, metadata
 from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
@@ -113,7 +120,8 @@ class Effect(Table, table=True):
 
     __tablename__ = "effects"
     __table_args__ = (
-        one_of("kind", EffectKind),
+        # Effects of packages have a colon in their names.
+        CheckConstraint(f"kind IN {sql_list(EFFECT_KINDS)} OR position(':' in kind) > 1", name="kind"),
         one_of("status", EffectStatus),
         Index("uq_effects__run_id_kind", "run_id", "kind", unique=True),
         # By kind first: what is due of one kind is found beside any number of another kind.

@@ -141,10 +141,10 @@ ActorKind = Literal["key", "agent", "command"]
 # Effects and deliveries
 
 EffectKind = Literal["delivery", "embeddings", "title"]
-"""Post-run work, in the order of its chain."""
-EffectCondition = Literal["has_listener", "searchable", "untitled"]
+"""Post-run work of the fleet's own, in the order of its chain. Effects of packages follow it: ``PACKAGE:NAME``."""
+EffectCondition = Literal["has_listener", "searchable", "untitled", "ended"]
 """Which ended runs an effect applies to: those whose end a webhook subscribes to; those that succeeded; those that
-succeeded in a thread with two turns and no title."""
+succeeded in a thread with two turns and no title; all but those of work orders."""
 EffectStatus = Literal["pending", "running", "done", "failed"]
 WebhookKind = Literal[
     "notification",

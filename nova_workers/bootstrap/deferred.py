@@ -159,6 +159,12 @@ class DeferredToolServer:
         with suppress(Unrepairable):
             repaired(schema, ANTHROPIC)
 
+    async def programs(self) -> ToolPrograms:
+        """Return the caller of code of users. It is closed here."""
+        await self._deferred.get()
+        assert self._programs is not None  # noqa: S101 - made with the server
+        return self._programs
+
     async def close(self) -> None:
         """End the processes of tools of users."""
         if self._programs is not None:

@@ -24,7 +24,7 @@ from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, connect_session
 from nova_workers.bootstrap.deferred import DeferredEngine, DeferredToolServer
 from nova_workers.bootstrap.delivery import build_routes, build_sender
-from nova_workers.bootstrap.effects import declare_effects
+from nova_workers.bootstrap.effects import declare_effects, package_effects
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
@@ -212,18 +212,21 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     # Shared by indexing and search: the local model is a process of 180 MB.
     provider = embedding_provider(settings.effects)
     routes = build_routes(database, settings)
-    effects = declare_effects(
-        work,
-        settings.effects,
-        provider=provider,
-        engine=_default_engine(settings, engines),
-        metrics=metrics,
-        routes=routes,
-    )
     chooser = build_model_chooser(database, redis, settings)
     holds = Holds(work, publisher, settings.runs, clock)
     calls = CallTransactions(work)
     tools = DeferredToolServer(calls, settings, shell)
+    effects = (
+        *declare_effects(
+            work,
+            settings.effects,
+            provider=provider,
+            engine=_default_engine(settings, engines),
+            metrics=metrics,
+            routes=routes,
+        ),
+        *package_effects(database, settings, metrics, tools.programs),
+    )
     starter = build_starter(calls.work, chooser, settings)
     capabilities = build_capabilities(
         settings,
@@ -265,6 +268,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         scheduled=Scheduled(work, publisher),
         holds=holds,
         installs=executor.installs,
+        effect_kinds=[effect.kind for effect in effects],
     )
     return WorkerServices(
         settings=settings,

@@ -10,7 +10,6 @@ from typing import Any, Final
 from nova_workers.base.vocabulary import (
     CancelReason,
     EffectCondition,
-    EffectKind,
     FinishStatus,
     OnBusy,
     RunQueue,
@@ -294,10 +293,25 @@ class TurnFacts:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEffect:
-    """An effect that a run may leave behind: the finish inserts its row if the condition holds."""
+    """An effect that a run may leave behind: the finish inserts its row if the condition holds.
 
-    kind: EffectKind
+    Attributes:
+        kind: As stored in the ledger.
+        applies: Which ended runs get one.
+        tenants: Those whose runs it follows; None is all.
+        agents: Those whose runs it follows, by id; None is all.
+        is_last: Whether it comes after the effects that are not, and beside the others that are.
+    """
+
+    kind: str
     applies: EffectCondition
+    tenants: frozenset[str] | None = None
+    agents: frozenset[str] | None = None
+    is_last: bool = False
+
+    def follows(self, tenant_id: str, agent_id: str) -> bool:
+        """Return whether it follows runs of an agent."""
+        return (self.tenants is None or tenant_id in self.tenants) and (self.agents is None or agent_id in self.agents)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,13 @@ class ToolSource:
         name: The capability's.
         target: The directory, with a slash at its end, or the module's name.
         tenant_id: The tenant of a project; None of a module, which any tenant may be granted.
+        is_shared: Whether one process serves all tenants, as for effects, which the operator chooses.
     """
 
     name: str
     target: str
     tenant_id: str | None = None
+    is_shared: bool = False
 
     @property
     def folder(self) -> str | None:

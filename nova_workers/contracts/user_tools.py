@@ -55,6 +55,7 @@ class ListedTool(BaseModel):
     read_only: bool = False
     needs_approval: bool = False
     timeout_s: float = 60.0
+    concurrency: int | None = None
     place: str = ""
     """Where it is written, as ``file:line``."""
 
@@ -71,11 +72,13 @@ class ListedAgent(BaseModel):
 
 
 class ToolListing(BaseModel):
-    """All tools and agents of a project or module, or why there is none."""
+    """All tools, agents and effects of a project or module, or why there is none."""
 
     model_config = ConfigDict(frozen=True)
 
     tools: tuple[ListedTool, ...] = ()
     agents: tuple[ListedAgent, ...] = ()
+    effects: tuple[ListedTool, ...] = ()
+    """What follows runs, each called with an `EndedRun`."""
     problem: str | None = None
     """What is wrong, with file and line; then there are none."""

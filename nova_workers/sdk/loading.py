@@ -1,4 +1,4 @@
-"""Imports code of users, and finds the tools and agents in it."""
+"""Imports code of users, and finds the tools, agents and effects in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, Final, Protocol, TypeVar
@@ -18,10 +19,14 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.declaration import ToolOptions, options_of
+from nova_workers.sdk.effects import as_effect
 from nova_workers.sdk.signatures import FunctionTool
 
 _OURS: Final = str(Path(__file__).resolve().parent)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_SERVED: Final[set[str]] = set()
+"""Files, and directories with a slash, of the packages that this process serves: among libraries, and yet of users. A
+process serves one source."""
 _MCP_SERVERS: Final = "mcp.server.mcpserver"
 _CODE: Final = "project_code"
 """The package of a project's ``code/*.py``, which import each other as ``from .other import thing``."""
@@ -55,10 +60,11 @@ class UserTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """Tools and agents of a source, by name."""
+    """Tools, agents and effects of a source, by name."""
 
     tools: dict[str, UserTool]
     agents: dict[str, UserAgent]
+    effects: dict[str, UserTool]
 
 
 def load_code(source: str) -> UserCode:
@@ -69,11 +75,11 @@ def load_code(source: str) -> UserCode:
             or the name of a module. The directory becomes the first place where modules are looked for.
 
     Raises:
-        ConfigurationError: There is none, it cannot be imported, or a tool or agent cannot be one. The message begins
-            with file and line where there are any, and says what was expected.
+        ConfigurationError: There is none, it cannot be imported, or a tool, agent or effect cannot be one. The message
+            begins with file and line where there are any, and says what was expected.
     """
-    names = _modules_of(Path(source)) if "/" in source else (source,)
-    code = UserCode({}, {})
+    names = _modules_of(Path(source)) if "/" in source else _module_of(source)
+    code = UserCode({}, {}, {})
     seen: set[int] = set()
     for name in names:
         module = _import(name)
@@ -83,6 +89,10 @@ def load_code(source: str) -> UserCode:
             if id(agent.function) not in seen:
                 seen.add(id(agent.function))
                 _add(code.agents, agent, "agent", "def …")
+        for effect in filter(None, map(as_effect, tuple(vars(module).values()))):
+            if id(effect.function) not in seen:
+                seen.add(id(effect.function))
+                _add(code.effects, effect, "effect", "def …")
     return code
 
 
@@ -124,9 +134,24 @@ def raised_at(error: BaseException) -> str | None:
 
 
 def is_users(file: str) -> bool:
-    """Return whether a file is code of users: not the standard library's, a package's or ours."""
+    """Return whether a file is code of users: not the standard library's, another package's or ours."""
+    if any(file == root or (root.endswith("/") and file.startswith(root)) for root in _SERVED):
+        return True
     is_ours = file.startswith(("<frozen ", _OURS)) or any(file.startswith(f"{root}/") for root in _LIBRARIES)
     return not is_ours and f"/{PACKAGES}/" not in file
+
+
+def _module_of(name: str) -> tuple[str, ...]:
+    """Return a module of a package, whose files are from now on code of users."""
+    try:
+        spec = find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        spec = None
+    if spec is not None and spec.submodule_search_locations:
+        _SERVED.update(f"{folder}/" for folder in spec.submodule_search_locations)
+    elif spec is not None and spec.origin is not None:
+        _SERVED.add(spec.origin)
+    return (name,)
 
 
 def _modules_of(folder: Path) -> tuple[str, ...]:

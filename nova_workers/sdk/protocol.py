@@ -1,4 +1,4 @@
-"""Speaks MCP for the tools and agents of a process."""
+"""Speaks MCP for the tools, agents and effects of a process."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.release import release
+from nova_workers.contracts.ended_runs import EFFECT_CALL
 from nova_workers.contracts.user_agents import AGENT_CALL, AgentRequest, as_json
 from nova_workers.contracts.user_tools import CALL_CONTEXT, QUESTION, RETIRES, CallContext
 from nova_workers.sdk.context import Asked, ToolContext
@@ -42,7 +43,7 @@ _MAX_RESULT_BYTES = 4_000_000
 
 
 def serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
-    """Serve tools and agents until the input ends."""
+    """Serve tools, agents and effects until the input ends."""
     # The library reports each request and each failed call; failures are reported with their place already.
     logging.getLogger("mcp").setLevel(logging.WARNING)
     asyncio.run(_serve(name, code, given, taken))
@@ -50,6 +51,7 @@ def serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
 
 async def _serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
     execution, tools = Execution(), code.tools
+    effects = {f"{EFFECT_CALL}{name}": effect for name, effect in code.effects.items()}
     sessions = Sessions(code.agents, execution)
     listing = ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
 
@@ -60,7 +62,8 @@ async def _serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> Non
         if params.name == AGENT_CALL and code.agents:
             result = await _answer(sessions, request, params)
         else:
-            result = await _call(execution, tools, request, params)
+            known = effects if params.name.startswith(EFFECT_CALL) else tools
+            result = await _call(execution, known, request, params)
         if execution.stuck:
             result.meta = {**(result.meta or {}), RETIRES: True}
         return result

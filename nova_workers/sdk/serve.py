@@ -1,10 +1,10 @@
-"""Serves tools and agents in Python as an MCP server over standard input and output.
+"""Serves tools, agents and effects in Python as an MCP server over standard input and output.
 
     python -m nova_workers.sdk.serve DIRECTORY|MODULE
     python -m nova_workers.sdk.serve --list DIRECTORY|MODULE
 
 A directory is given with a slash, such as ``./``; all its ``tools/*.py`` are served, and its ``code/*.py`` to
-workers. ``--list`` prints tools and agents as JSON and ends, without the MCP library.
+workers. ``--list`` prints tools, agents and effects as JSON and ends, without the MCP library.
 
 Workers start it, and any MCP client can. It needs nothing of a fleet: what a call may know comes with the call.
 """
@@ -105,6 +105,7 @@ def _listing(code: UserCode) -> ToolListing:
             ListedAgent(name=agent.name, description=agent.description, place=agent.place)
             for agent in code.agents.values()
         ),
+        effects=tuple(map(_describe, code.effects.values())),
     )
 
 
@@ -118,6 +119,7 @@ def _describe(tool: UserTool) -> ListedTool:
         read_only=options.read_only,
         needs_approval=options.needs_approval,
         timeout_s=options.timeout_s,
+        concurrency=options.concurrency,
         place=tool.place,
     )
 

@@ -33,7 +33,7 @@ def _vocabularies() -> dict[str, set[str]]:
     for table in metadata.tables.values():
         for check in table.constraints:
             if isinstance(check, CheckConstraint):
-                found = re.fullmatch(r"(\w+) IN \((.*)\)", str(check.sqltext))
+                found = re.fullmatch(r"(\w+) IN \(([^)]*)\)(?: OR .*)?", str(check.sqltext))
                 if found:
                     allowed.setdefault(found[1], set()).update(re.findall(r"'(\w+)'", found[2]))
     return allowed

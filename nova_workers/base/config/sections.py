@@ -272,6 +272,20 @@ class StreamSettings(Section):
     under the 33,000/s that one Python process pipelines (measured)."""
 
 
+_EffectName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}:[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+
+
+class PackageEffectSettings(Section):
+    """Where an effect of a package is switched on."""
+
+    tenants: Annotated[frozenset[str], Field(min_length=1)] = frozenset({"*"})
+    """Ids of the tenants whose runs it follows; `*` is all."""
+    agents: Annotated[frozenset[str], Field(min_length=1)] = frozenset({"*"})
+    """Ids of the agents whose runs it follows; `*` is all."""
+    secrets: tuple[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")], ...] = ()
+    """Secrets of a run's tenant that it may read."""
+
+
 class EffectSettings(Section):
     """Post-run work."""
 
@@ -290,6 +304,8 @@ class EffectSettings(Section):
     backfill_every_s: Seconds = 10.0
     backfill_busy: Annotated[float, Field(gt=0, le=1)] = 0.8
     """Share of the time that one worker process spends on it while there is work."""
+    packages: dict[_EffectName, PackageEffectSettings] = Field(default_factory=dict[str, PackageEffectSettings])
+    """Effects of installed packages, as ``PACKAGE:FUNCTION``; those that are not named are off."""
 
 
 class RetentionSettings(Section):

@@ -116,7 +116,8 @@ class McpToolPrograms:
         return McpAgentProgram(agent, lease, context, self._redactor(source, context))
 
     def _redactor(self, source: ToolSource, context: CallContext) -> Redactor:
-        redactor = self._redactors.setdefault((context.tenant_id, source.target), Redactor())
+        scope = "" if source.is_shared else context.tenant_id
+        redactor = self._redactors.setdefault((scope, source.target), Redactor())
         for name, value in context.secrets.items():
             redactor.learn(name, value)
         return redactor
@@ -192,7 +193,7 @@ def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) ->
         ("-P", "-m", "nova_workers.sdk.serve", source.target),
         # In the sandbox its directory is none that it may write to.
         cwd=folder if enclosure is None else None,
-        scope=tenant_id,
+        scope="" if source.is_shared else tenant_id,
         enclosure=enclosure,
         readable=(*system, *filter(None, (folder,))),
         writable=() if enclosure is None else tuple(root for root in enclosure.roots if os.path.isdir(root)),

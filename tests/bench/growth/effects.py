@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 
+from nova_workers.base.vocabulary import EFFECT_KINDS
 from nova_workers.domain.effects.sql import EffectEnd, claim_effects, settle_effects
 from nova_workers.domain.upkeep.sql.overdue import has_due_effects
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
@@ -55,7 +56,13 @@ async def measure_effects(ground: Ground, sizes: Sequence[int]) -> AsyncGenerato
                     taken_s[operation].append(took_s)
         for operation, each_s in taken_s.items():
             yield Cost.of(operation, size, each_s)
-        yield Cost.of(_ANY, size, await repeated(ground.on_connection(has_due_effects), ground.repeats))
+        yield Cost.of(
+            _ANY,
+            size,
+            await repeated(
+                ground.on_connection(lambda connection: has_due_effects(connection, EFFECT_KINDS)), ground.repeats
+            ),
+        )
 
 
 async def _do(ground: Ground, kind: str, most: int) -> float:

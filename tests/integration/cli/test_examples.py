@@ -1,4 +1,4 @@
-"""The examples of the documents: each is a project whose own tests pass, as a reader runs them."""
+"""The examples of the documents: each is a project or a package whose own tests pass, as a reader runs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXAMPLES = ROOT / "docs" / "examples"
 
 @pytest.mark.parametrize(
     "name",
-    ["support", pytest.param("research", marks=pytest.mark.long), pytest.param("nightly", marks=pytest.mark.long)],
+    ["support", *(pytest.param(name, marks=pytest.mark.long) for name in ("research", "nightly", "package"))],
 )
 @proves("docs.examples")
 def test_the_tests_of_an_example_pass(name: str, tmp_path: Path) -> None:

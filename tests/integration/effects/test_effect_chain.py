@@ -11,6 +11,7 @@ from nova_workers.base.config import EffectSettings, RunSettings, TelemetrySetti
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
+from nova_workers.base.vocabulary import EFFECT_KINDS
 from nova_workers.domain.effects.sql import (
     ClaimedEffects,
     DueEffect,
@@ -369,7 +370,7 @@ async def test_a_claim_reads_only_what_it_claims_beside_any_backlog(database: Da
 
 async def any_effect_due_in(database: Database) -> bool:
     async with database.connection() as connection:
-        return await has_due_effects(connection)
+        return await has_due_effects(connection, EFFECT_KINDS)
 
 
 async def test_the_reconciler_sees_what_is_due(database: Database, make_runner: MakeRunner) -> None:

@@ -125,7 +125,7 @@ class Worker:
             locks=self.locks,
             keeper=self.keeper,
             publisher=self.publisher,
-            effects=(PlannedEffect("embeddings", "searchable"), PlannedEffect("title", "untitled")),
+            effects=harness.effects,
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,
@@ -213,6 +213,11 @@ class Harness:
         self.database = database
         self.redis = redis
         self.settings = settings
+        self.effects: tuple[PlannedEffect, ...] = (
+            PlannedEffect("embeddings", "searchable"),
+            PlannedEffect("title", "untitled"),
+        )
+        """What follows the runs of workers that are made later."""
         self.redis_url = settings.require_redis_url()
         self.engine = PlannedEngine()
         self.engines: dict[str, Engine] = {

@@ -10,7 +10,6 @@ from nova_workers.base.vocabulary import (
     CompactionTrigger,
     DeliveryKind,
     DeliveryStatus,
-    EffectKind,
     EffectStatus,
     FinishStatus,
     RunSource,
@@ -117,7 +116,8 @@ class TimelineWait(View):
 class TimelineEffect(View):
     """Work that follows the run."""
 
-    kind: EffectKind
+    kind: str
+    """`delivery`, `embeddings`, `title`, or the name of a package's effect, such as `crm:log_run`."""
     status: EffectStatus
     attempts: int
     error: str | None

@@ -1,4 +1,4 @@
-"""Which tools and agents of users are installed, and what they are: read in a process, and kept by version.
+"""Which tools, agents and effects of users are installed, and what they are: read in a process, and kept by version.
 
 Nothing of users is imported here. What a process lists is kept below NOVA_HOME under a digest of the source's files, so
 that a later start does not ask it again.
@@ -34,9 +34,10 @@ from nova_workers.contracts.user_tools import ToolListing
 _log = structlog.get_logger(__name__)
 
 _GROUPS: Final = ("nova_workers.tools", "nova_workers.agents")
+_EFFECTS: Final = "nova_workers.effects"
 _MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _EACH_TENANT: Final = "*"
-_FORM: Final = "tools and agents"
+_FORM: Final = "tools, agents and effects"
 """What is kept. A listing of another form is not read."""
 _IMPORT_TIMEOUT_S: Final = 60.0
 _START_S: Final = 20.0
@@ -73,6 +74,34 @@ def installed_sources(settings: Settings) -> Iterator[InstalledSource]:
             continue
         version = "" if entry.dist is None else entry.dist.version
         yield InstalledSource(ToolSource(entry.name, entry.module), _version_of(entry), version)
+
+
+def effect_module(name: str) -> InstalledSource:
+    """Return the installed module of effects that has a name.
+
+    Raises:
+        ConfigurationError: None has it, or several have; the message names the packages.
+    """
+    entries = list(metadata.entry_points(group=_EFFECTS))
+    found = {entry.module: entry for entry in entries if entry.name == name}
+    if not found:
+        known = ", ".join(sorted({entry.name for entry in entries})) or "none"
+        raise ConfigurationError(
+            f"No package names {name!r} in the entry-point group {_EFFECTS!r}; there are: {known}. Install the package "
+            "beside each worker, or take the effect out of NOVA_EFFECTS__PACKAGES."
+        )
+    if len(found) > 1:
+        packages = " and ".join(sorted(f"{entry.value!r} of {_package(entry)}" for entry in found.values()))
+        raise ConfigurationError(
+            f"{packages} have the same name {name!r} in the entry-point group {_EFFECTS!r}. Uninstall one."
+        )
+    (entry,) = found.values()
+    version = "" if entry.dist is None else entry.dist.version
+    return InstalledSource(ToolSource(name, entry.module, is_shared=True), _version_of(entry), version)
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return "a package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
 def _project(project: ToolProject, root: Path) -> InstalledSource:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from nova_workers.base.vocabulary import EffectCondition, EffectKind
+from nova_workers.base.vocabulary import EffectCondition
 from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.domain.effects.sql import DueEffect
 
@@ -69,14 +69,20 @@ class Effect:
         handler: Handles the due ones.
         prepares_all: Whether due effects are prepared although there is no room to claim them: their quick part does
             not wait for the slow one of others.
+        tenants: Those whose runs it follows; None is all.
+        agents: Those whose runs it follows, by id; None is all.
+        is_last: Whether it comes after the effects that are not, and beside the others that are.
     """
 
-    kind: EffectKind
+    kind: str
     applies: EffectCondition
     handler: EffectHandler
     prepares_all: bool = False
+    tenants: frozenset[str] | None = None
+    agents: frozenset[str] | None = None
+    is_last: bool = False
 
     @property
     def planned(self) -> PlannedEffect:
         """The part that the end of a run needs."""
-        return PlannedEffect(self.kind, self.applies)
+        return PlannedEffect(self.kind, self.applies, tenants=self.tenants, agents=self.agents, is_last=self.is_last)

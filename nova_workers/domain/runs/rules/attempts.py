@@ -331,7 +331,11 @@ class AttemptRunner:
             duration_ms=round(duration_s * 1000),
             final_event_id=str(attempt.events.stream.upcoming(2 if outcome.error is not None else 1)),
             first_token_at=attempt.events.first_token_at,
-            effects=self._parts.effects,
+            effects=tuple(
+                effect
+                for effect in self._parts.effects
+                if effect.follows(attempt.claim.tenant_id, attempt.claim.agent_id)
+            ),
             limit=None if result is None else result.limit,
             output=None if result is None else result.output,
             facts=attempt.journal.facts,

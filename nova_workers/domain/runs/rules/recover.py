@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from nova_workers.base.config import RunSettings
 from nova_workers.base.keys import broker_queue
 from nova_workers.base.observability.metrics import Metrics
-from nova_workers.base.vocabulary import RUN_QUEUES
+from nova_workers.base.vocabulary import EFFECT_KINDS, RUN_QUEUES
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.holds import Holds
@@ -67,7 +67,9 @@ class Reconciler:
         scheduled: Scheduled,
         holds: Holds,
         installs: Installs,
+        effect_kinds: Sequence[str] = EFFECT_KINDS,
     ) -> None:
+        self._effect_kinds = effect_kinds
         self._work = work
         self._locks = locks
         self._redis = redis
@@ -92,7 +94,7 @@ class Reconciler:
         await self._installs.release()
         rerung = sum([await self._ring_again(queue) for queue in RUN_QUEUES])
         async with self._work.begin_statement() as tx:
-            effects_due = await upkeep.has_due_effects(tx.connection)
+            effects_due = await upkeep.has_due_effects(tx.connection, self._effect_kinds)
             if effects_due:
                 tx.ring_effects()
         # Last, so that a failure here does not prevent the recovery above.

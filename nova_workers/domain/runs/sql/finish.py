@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nova_workers.base.errors import RunLost
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import AttemptEnd, EffectCondition
 from nova_workers.contracts.content import storable
-from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
+from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.effects.sql import WAITS_FOR_EARLIER
 from nova_workers.domain.runs.sql.ends import HAS_LISTENER
@@ -62,14 +62,15 @@ _APPLIES: Mapping[EffectCondition, str] = {
     "searchable": "mine.status = 'succeeded' AND mine.source <> 'work_order' AND NOT thread.ephemeral",
     "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2 "
     "AND NOT thread.ephemeral",
+    "ended": "mine.source <> 'work_order'",
 }
 """The conditions of effects, each decided in the statement that ends the run."""
 
 _EFFECT_APPLIES = " ".join(f"WHEN '{condition}' THEN {sql}" for condition, sql in _APPLIES.items())
 
 _EFFECTS = insert_effects(
-    f"""mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[], :effect_conditions::text[])
-                         WITH ORDINALITY AS x(id, kind, condition, position)
+    f"""mine, thread, unnest(:effect_ids::text[], :effect_kinds::text[], :effect_conditions::text[],
+                                :effect_positions::int[]) AS x(id, kind, condition, position)
      WHERE CASE x.condition {_EFFECT_APPLIES} END""",
     id="x.id",
     tenant_id="mine.tenant_id",
@@ -77,8 +78,7 @@ _EFFECTS = insert_effects(
     thread_id="mine.thread_id",
     kind="x.kind",
     position="x.position",
-    due_at=f"now() + CASE WHEN row_number() OVER (ORDER BY x.position) > 1 THEN {WAITS_FOR_EARLIER} "
-    "ELSE interval '0' END",
+    due_at=f"now() + CASE WHEN rank() OVER (ORDER BY x.position) > 1 THEN {WAITS_FOR_EARLIER} ELSE interval '0' END",
 )
 
 # One statement ends the run, its turn and the thread's hold, writes usage, moves the head pointer with its history, and
@@ -187,6 +187,12 @@ _REQUEUED = "SELECT id FROM runs WHERE id = :run_id AND fence = :fence AND statu
 _TURN_STATUS = {"succeeded": "succeeded", "failed": "failed", "canceled": "aborted"}
 
 
+def _positions(effects: Sequence[PlannedEffect]) -> list[int]:
+    """Return the places of effects in the order of their run. The last ones share one: none waits for another."""
+    chained = sum(not effect.is_last for effect in effects)
+    return [chained + 1 if effect.is_last else place for place, effect in enumerate(effects, 1)]
+
+
 async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
     """End a run and its turn, and free the thread.
 
@@ -232,6 +238,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         effect_ids=[new_id("eff") for _ in finish.effects],
         effect_kinds=[effect.kind for effect in finish.effects],
         effect_conditions=[effect.applies for effect in finish.effects],
+        effect_positions=_positions(finish.effects),
         facts=facts_values(finish.facts),
     )
     if row is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
+from collections.abc import Sequence
+
+from nova_workers.base.vocabulary import OPEN_EFFECTS, sql_list
 from nova_workers.ledger.database import Connection
 
 # With the kinds, by which the index of open effects begins.
 _DUE_EFFECTS = f"""
 SELECT EXISTS (SELECT 1 FROM effects
-                WHERE kind IN {sql_list(EFFECT_KINDS)} AND status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
+                WHERE kind = ANY (:kinds::text[]) AND status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
 """
 
 # Locks the rows before it deletes them: a key that a submit just took over is no longer expired.
@@ -23,9 +25,9 @@ SELECT count(*)::int FROM gone
 """
 
 
-async def has_due_effects(connection: Connection) -> bool:
-    """Return whether any effect is due, including those whose worker crashed."""
-    return await connection.fetchval(_DUE_EFFECTS)
+async def has_due_effects(connection: Connection, kinds: Sequence[str]) -> bool:
+    """Return whether any effect of these kinds is due, including those whose worker crashed."""
+    return await connection.fetchval(_DUE_EFFECTS, kinds=list(kinds))
 
 
 async def delete_expired_keys(connection: Connection, *, limit: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nova_workers.base.vocabulary import EFFECT_KINDS, sql_list
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
@@ -75,7 +76,8 @@ _DROP_PENDING = f"""
 WITH inbox AS (
     UPDATE deliveries SET routed = true WHERE target = '{INBOX}' AND NOT routed
 ), ends AS (
-    UPDATE effects SET status = 'done', done_at = now(), error = :error WHERE kind = 'delivery' AND status = 'pending'
+    UPDATE effects SET status = 'done', done_at = now(), error = :error
+     WHERE (kind = 'delivery' OR kind NOT IN {sql_list(EFFECT_KINDS)}) AND status = 'pending'
 )
 UPDATE deliveries SET status = 'failed', error = :error WHERE status = 'pending' AND target <> '{INBOX}'
 """

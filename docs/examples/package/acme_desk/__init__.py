@@ -1,0 +1,1 @@
+"""What ties a fleet to the help desk of Acme."""
