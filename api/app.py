@@ -44,7 +44,7 @@ from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .openapi import install_openapi
 from .routes import reference
-from .routes.operations import activity, attention, audit, fleet, health, keys, leases, tenant, tenants, usage
+from .routes.operations import activity, attention, audit, changes, fleet, health, keys, leases, tenant, tenants, usage
 from .routes.orchestrations import config as orchestration_config
 from .routes.orchestrations import events as orchestration_events
 from .routes.orchestrations import masters as orchestration_masters
@@ -75,6 +75,7 @@ from .routes.workspace import (
 from .state import ApiState
 from .stopping import on_stop_signal
 from .streaming.following import RunFollower
+from .streaming.following_changes import ChangeFollower
 from .streaming.following_trees import TreeFollower
 from .streaming.run_watch import RunWatch
 from .streaming.stream_permits import StreamPermits
@@ -123,6 +124,7 @@ _ROUTERS = (
     usage.router,
     attention.router,
     activity.router,
+    changes.router,
     audit.router,
     tenant.router,
     tenants.router,
@@ -221,6 +223,7 @@ def build_app(settings: Settings) -> FastAPI:
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
         tree_follower=TreeFollower(services.database, services.hub, watch),
+        change_follower=ChangeFollower(services.changes),
         order_follower=OrderFollower(services.database, services.hub, order_watch, services.clock),
         order_watch=order_watch,
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
@@ -287,6 +290,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         with (
             on_stop_signal(state.watch.close),
             on_stop_signal(state.order_watch.close),
+            on_stop_signal(state.change_follower.close),
             on_stop_signal(write_lines_at_once),
         ):
             limits = ConnectionLimits(services.settings.api, state.proxies, answer=problem_response, streamed=_STREAMED)
@@ -296,6 +300,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         write_lines_at_once()
         state.watch.close()
         state.order_watch.close()
+        state.change_follower.close()
         await stop_tasks(tasks)
         await state.key_uses.close()
         await state.refusals.close()

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from nova_workers.contracts.bodies import Problem
+from nova_workers.contracts.changes import change_event_adapter
 from nova_workers.contracts.events import event_adapter
 from nova_workers.contracts.orchestration.events import tree_record_adapter
 from nova_workers.contracts.orders.definitions import schemas as order_schemas
@@ -44,7 +45,11 @@ ORDER = {"$ref": "#/components/schemas/AiWorkOrderV1"}
 ORDER_RESULT = {"$ref": "#/components/schemas/AiWorkResultV1"}
 """The schema of its result."""
 
-_STREAMED: Mapping[str, TypeAdapter[Any]] = {"RunEvent": event_adapter, "OrchestrationEvent": tree_record_adapter}
+_STREAMED: Mapping[str, TypeAdapter[Any]] = {
+    "RunEvent": event_adapter,
+    "OrchestrationEvent": tree_record_adapter,
+    "ChangeEvent": change_event_adapter,
+}
 
 
 def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from .guard.refusals import Refusals
 from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .streaming.following import RunFollower
+from .streaming.following_changes import ChangeFollower
 from .streaming.following_trees import TreeFollower
 from .streaming.run_watch import RunWatch
 from .streaming.stream_permits import StreamPermits
@@ -36,6 +37,7 @@ class ApiState:
     watch: RunWatch
     follower: RunFollower
     tree_follower: TreeFollower
+    change_follower: ChangeFollower
     order_follower: OrderFollower
     order_watch: RunWatch
     permits: StreamPermits

@@ -4,6 +4,7 @@ from sqlmodel.main import default_registry
 
 from .agents import Agent, AgentVersion
 from .base import WITHOUT_STATISTICS, metadata
+from .changes import Change
 from .delivery import Webhook
 from .effects import Delivery, Effect, Embedding, Memory, MessageText
 from .orchestration_configs import OrchestrationConfig
@@ -33,6 +34,7 @@ __all__ = [
     "ApiKey",
     "AuditChain",
     "AuditEvent",
+    "Change",
     "Compaction",
     "Delivery",
     "Effect",

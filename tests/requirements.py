@@ -164,6 +164,11 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "redis.restart": "Redis that is killed and restarted under load costs no run.",
     "redis.ttl": "Every key has a TTL, but those of Celery's transport.",
     # live events
+    "changes.complete": "Each change of a run, question, task, trigger or pause is sent to who follows the tenant.",
+    "changes.late-commit": "A change whose transaction commits late is sent nevertheless, in its place.",
+    "changes.resume": "A follower of changes that resumes at any process gets what it missed, once.",
+    "changes.own": "A follower of changes gets only what its key may read.",
+    "changes.one-reader": "One reader serves all followers of changes of a process.",
     "events.ids": "Event ids are <attempt>-<seq> without gaps, and only grow.",
     "events.batched": "A run's events leave at most once a flush interval, several in an entry.",
     "events.old-attempt": "A worker that lost its run cannot write to its stream.",

@@ -72,6 +72,9 @@ $$
 """Statistics of a table with policies are hidden from all but its owner, and message search needs those of words."""
 
 
+_FLEET_WIDE = frozenset({"switches", "changes"})
+"""Tables of tenants with rows of the whole fleet: its pause holds back the runs of every tenant, which may see that."""
+
 _SEEN_BY_TENANTS = frozenset({"worker_installs"})
 """Tables without a tenant that the sessions of tenants read: which workers may execute their runs."""
 
@@ -89,8 +92,7 @@ def protect(table: str) -> list[str]:
         policies["tenant"] = f"FOR SELECT TO {TENANT_ROLE} USING (true)"
     elif table not in _FLEET_ONLY:
         policies["tenant"] = f"TO {TENANT_ROLE} USING ({column} = {_BOUND})"
-    if table == "switches":
-        # A pause of the fleet holds back the runs of every tenant, and each may see that.
+    if table in _FLEET_WIDE:
         policies["fleet_wide"] = f"FOR SELECT TO {TENANT_ROLE} USING (tenant_id = '')"
     made = [
         statement

@@ -138,6 +138,11 @@ OnDrift = Literal["refuse", "keep", "overwrite"]
 ActorKind = Literal["key", "agent", "command"]
 """What made a change."""
 
+# The stream of changes
+
+ChangeSubject = Literal["run", "wait", "thread", "orchestration", "task", "trigger", "delivery", "webhook", "pause"]
+"""What changes are of. ``wait``: a run asks a person or its caller; ``delivery``: an item of the inbox."""
+
 # Effects and deliveries
 
 EffectKind = Literal["delivery", "embeddings", "title"]

@@ -23,6 +23,7 @@ from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.agents.rules.service import Agents
 from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.domain.capabilities.rules.deferred import DeferredRegistry
+from nova_workers.domain.changes.rules import ChangeHub
 from nova_workers.domain.effects.rules.provider import EmbeddingProvider
 from nova_workers.domain.effects.rules.setup import query_embeddings
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
@@ -79,6 +80,7 @@ class ApiServices:
     schema: SchemaWatch
     redis: Redis
     hub: StreamHub
+    changes: ChangeHub
     publisher: EventPublisher
     dispatcher: BrokerDispatcher
     submitter: Submitter
@@ -121,6 +123,7 @@ class ApiServices:
         self._background.start(
             schema=self.schema.run(),
             hub=self.hub.run(),
+            changes=self.changes.run(),
             publisher=self.publisher.run(),
             loop_watch=watch_loop(self.metrics, self.clock),
             order_secrets=self.order_secrets.report_missing(),
@@ -180,6 +183,7 @@ def build_api(settings: Settings) -> ApiServices:
         schema=SchemaWatch(database),
         redis=redis,
         hub=StreamHub(redis, ForeignMessages(metrics)),
+        changes=ChangeHub(database, clock),
         publisher=publisher,
         dispatcher=dispatcher,
         submitter=Submitter(work, scheduled, options=OptionRules(capabilities, default_engine=settings.default_engine)),

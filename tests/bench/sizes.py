@@ -27,6 +27,8 @@ class Sizes:
     finished_runs: int = 1_000_000
     few_finished_runs: int = 1_000
     claims: int = 400
+    change_blocks: int = 24
+    change_turns: int = 100
     queued: int = 10_000
     beside_a_backlog: int = 60
     picks: int = 100
@@ -68,7 +70,7 @@ class Sizes:
             accepts_s=4, waits=80, tool_calls=200, streams=60, token_streams=4, tokens=80, turns_s=5, concurrent=100,
             many_concurrent=400, code_steps=100,
             in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
-            queued=10_000, beside_a_backlog=20, picks=50, innocents=100,
+            queued=10_000, beside_a_backlog=20, picks=50, innocents=100, change_blocks=12,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
             trees=8, tree_latencies=20, orders=40, cached_orders=200, bare_tasks=1_000, bare_pings=100,
@@ -83,7 +85,7 @@ class Sizes:
             many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
             few_finished_runs=100, claims=3, tool_calls=3, code_steps=3,
             queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
-            innocents=2, cached_turns=3,
+            innocents=2, cached_turns=3, change_blocks=1, change_turns=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, notices=1, imports=1, rounds=1,

@@ -22,7 +22,7 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("claims", "search", "tools", "triggers", "rename")
+_OWN_FLEET = ("changes", "claims", "search", "tools", "triggers", "rename")
 """Rows with another fleet, or without one."""
 _OF_NOVA_UP = ("doors", "first", "floor", "start")
 """Rows that start the fleet as users do."""

@@ -127,6 +127,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/usage runs",
             "GET /v1/attention",
             "GET /v1/activity runs",
+            "GET /v1/events",
             "GET /v1/audit keys",
             "GET /v1/audit/chain keys",
             "GET /v1/audit/export keys",
@@ -323,6 +324,7 @@ def test_the_events_of_streams_have_schemas() -> None:
         "create_thread_run_and_stream": "RunEvent",
         "follow_run": "RunEvent",
         "follow_orchestration": "OrchestrationEvent",
+        "follow_changes": "ChangeEvent",
     }
     schemas = document["components"]["schemas"]
     assert set(schemas["RunEvent"]["discriminator"]["mapping"]) >= {"token", "tool_status", "waiting", "stream_end"}
@@ -418,11 +420,12 @@ def _as_it_is(_: Any, value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
 
 
-# The event streams have no end while no worker runs; `tests/integration/api/runs/test_events.py` covers them.
+# The event streams have no end, that of a run while no worker runs; `tests/integration/api/runs/test_events.py` and
+# `tests/integration/api/operations/test_changes.py` cover them.
 _OPERATIONS = [
     (route.path, method)
     for route in idle_api().routes
-    if isinstance(route, APIRoute) and route.include_in_schema and not route.path.endswith("/stream")
+    if isinstance(route, APIRoute) and route.include_in_schema and not route.path.endswith(("/stream", "/v1/events"))
     for method in sorted(route.methods or ())
 ]
 

@@ -46,7 +46,7 @@ NOT_AUDITED = {
     **dict.fromkeys(
         (
             *("thread_heads", "turns", "messages", "tool_calls", "compactions", "usage", "engine_sessions", "effects"),
-            *("message_texts", "embeddings", "run_attempts", "idempotency_keys"),
+            *("message_texts", "embeddings", "run_attempts", "idempotency_keys", "changes"),
         ),
         "the record of a conversation and its runs themselves",
     ),

@@ -241,7 +241,7 @@ class Metrics:
         )
         self.retention_deleted = Counter(
             "nova_retention_deleted_total",
-            "Rows deleted by age: effects, deliveries, firings, work orders, audit events, threads, turns.",
+            "Rows deleted by age: effects, deliveries, firings, work orders, audit events, threads, turns, changes.",
             ["what"],
             registry=registry,
         )

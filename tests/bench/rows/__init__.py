@@ -6,6 +6,7 @@ from typing import Final
 from tests.bench.figures import Result
 from tests.bench.rows.backfill import measure_backfill
 from tests.bench.rows.cached import measure_cached
+from tests.bench.rows.changes import measure_changes
 from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.code import measure_code
 from tests.bench.rows.doors import measure_doors
@@ -44,6 +45,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "memory": measure_memory,
     "recovery": measure_recovery,
     "claims": measure_claims,
+    "changes": measure_changes,
     "fairness": measure_fairness,
     "innocents": measure_innocents,
     "cached": measure_cached,

@@ -106,6 +106,7 @@ async def served(settings: Settings) -> AsyncGenerator[tuple[str, ApiState]]:
         yield url, app.state.nova
         # The same as the signal, without a signal: the test runner would get it too.
         app.state.nova.watch.close()
+        app.state.nova.change_follower.close()
 
 
 def shares(request: pytest.FixtureRequest) -> bool:

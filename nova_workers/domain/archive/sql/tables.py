@@ -168,6 +168,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "audit_events": "what keys and agents did in this fleet",
     "audit_chains": "with its records",
     "effects": "made again by the import",
+    "changes": "what was new in this fleet, for a day",
     "embeddings": "made again after the import",
     "message_texts": "made again after the import",
     "upkeep_cursors": "progress of this fleet's maintenance",

@@ -34,6 +34,12 @@ SELECT id, tenant_id, name, scopes, expires_at FROM api_keys
  WHERE hash = :secret_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
 
+_IS_VALID = """
+SELECT EXISTS (SELECT FROM api_keys
+                WHERE tenant_id = :tenant_id AND id = :key_id AND revoked_at IS NULL
+                  AND (expires_at IS NULL OR expires_at > now()))
+"""
+
 _LIST = f"""
 SELECT {_COLUMNS} FROM api_keys
  WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
@@ -130,6 +136,11 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     if row is None:
         return None
     return AuthenticatedKey(row["id"], row["tenant_id"], row["name"], frozenset(row["scopes"]), row["expires_at"])
+
+
+async def is_valid_key(connection: Connection, tenant_id: str, key_id: str) -> bool:
+    """Return whether a key that was valid has neither been revoked nor expired."""
+    return await connection.fetchval(_IS_VALID, tenant_id=tenant_id, key_id=key_id)
 
 
 async def note_uses(connection: Connection, uses: Sequence[KeyUse]) -> None:

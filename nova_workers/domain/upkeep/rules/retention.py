@@ -127,7 +127,14 @@ class Retention:
         if self._settings.deleted_threads_days:
             duties.append(self._mark)
         # What the policy of an agent says, the operator's settings do not take back.
-        return [*duties, *self._also, self._expire, partial(self._walk, tick), partial(self._purge, tick)]
+        return [
+            *duties,
+            *self._also,
+            partial(self._forget_changes, tick),
+            self._expire,
+            partial(self._walk, tick),
+            partial(self._purge, tick),
+        ]
 
     async def _aged(self, tick: _Tick, what: Aged, days: int) -> bool:
         async with self._database.connection() as connection:
@@ -139,6 +146,12 @@ class Retention:
         async with self._database.connection() as connection:
             rows = await audit_chains.delete_audit(connection, days=self._settings.audit_days, limit=_ROWS)
         tick.add("audit_events", rows)
+        return rows == _ROWS
+
+    async def _forget_changes(self, tick: _Tick) -> bool:
+        async with self._database.connection() as connection:
+            rows = await ledger.delete_old_changes(connection, limit=_ROWS)
+        tick.add("changes", rows)
         return rows == _ROWS
 
     async def _mark(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from nova_workers.base.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
+from nova_workers.contracts.changes import KEPT_S
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.domain.upkeep.sql.cursors import Cursor
 from nova_workers.ledger.database import Connection
@@ -85,6 +86,23 @@ AGED: Final[dict[Aged, str]] = {
 }
 """Kinds of rows that are deleted by age alone, and their statements."""
 
+# For a day, from which a client resumes, and an hour, far above the longest time for which a transaction may hold back
+# the reader of changes. By tenant, since the rows have no index by time: the oldest one says whether there is anything.
+_CHANGES = """
+DELETE FROM changes
+ WHERE ctid = ANY(ARRAY(
+       SELECT old.ctid
+         FROM (SELECT id FROM tenants UNION ALL SELECT '') AS t
+        CROSS JOIN LATERAL (SELECT c.at FROM changes c WHERE c.tenant_id = t.id ORDER BY c.xact, c.id LIMIT 1) AS first
+        CROSS JOIN LATERAL (SELECT c.ctid, c.at FROM changes c
+                             WHERE c.tenant_id = t.id AND first.at < now() - make_interval(hours => :hours)
+                             ORDER BY c.xact, c.id
+                             LIMIT :limit) AS old
+        WHERE old.at < now() - make_interval(hours => :hours)
+        LIMIT :limit))
+"""
+_CHANGES_HOURS = KEPT_S // 3600 + 1
+
 _POLICY = """
 SELECT (spec -> 'retention' ->> 'after_days')::int AS after_days, spec -> 'retention' ->> 'keep' AS keep
   FROM agents
@@ -137,6 +155,11 @@ class WalkedThread:
 async def delete_aged(connection: Connection, what: Aged, *, days: int, limit: int) -> int:
     """Delete the oldest rows of a kind that are older than `days`, at most `limit`, and return how many."""
     return _count(await connection.execute(AGED[what], days=days, limit=limit))
+
+
+async def delete_old_changes(connection: Connection, *, limit: int) -> int:
+    """Delete the oldest changes that no stream resumes from any more, at most `limit`, and return how many."""
+    return _count(await connection.execute(_CHANGES, hours=_CHANGES_HOURS, limit=limit))
 
 
 async def thread_policy(connection: Connection, cursor: Cursor) -> ThreadPolicy | None:
