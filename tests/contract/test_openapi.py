@@ -225,6 +225,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "POST /v1/work-orders/{trace_id}/cancel runs",
             "GET /v1/work-orders/{trace_id}/internal agents",
             "POST /v1/work-orders/{trace_id}/review workspace",
+            "GET /v1/work-orders/{trace_id}/parts agents",
             "GET /v1/work-orders/{trace_id}/trail runs",
             "GET /v1/work-orders/{trace_id}/internal-trail agents",
             "GET /v1/work-order-policies agents",

@@ -13,6 +13,7 @@ from nova_workers.base.vocabulary import OrderState
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.work_orders import (
     OrderReview,
+    WorkOrderPartView,
     WorkOrderTrailEntry,
     WorkOrderTrailView,
     WorkOrderView,
@@ -22,7 +23,7 @@ from nova_workers.domain.orders.rules.door import AdmittedOrder
 from nova_workers.domain.orders.rules.policies.choosing import presentation_of
 from nova_workers.domain.orders.rules.views import running_result
 from nova_workers.domain.orders.sql.ends import read_trail
-from nova_workers.domain.orders.sql.records import OrderRow, get_order, list_orders
+from nova_workers.domain.orders.sql.records import OrderRow, get_order, list_orders, view_parts
 
 from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from ...json_body import StrictRoute
@@ -175,6 +176,14 @@ async def review_work_order(
             caller.tenant_id, trace_id, body.verdict, payload=body.payload, by=caller.key_id
         )
     )
+
+
+@router.get("/{trace_id}/parts", responses=problems(404, 422))
+async def list_work_order_parts(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Page[WorkOrderPartView]:
+    """List the model jobs of an order with their runs and costs, oldest first, in one page."""
+    async with state.services.database.connection() as connection:
+        await get_order(connection, caller.tenant_id, trace_id)
+        return Page(items=await view_parts(connection, caller.tenant_id, trace_id))
 
 
 @router.get("/{trace_id}/trail", responses=problems(404, 422))

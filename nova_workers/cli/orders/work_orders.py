@@ -1,4 +1,4 @@
-"""`nova orders submit|show|list|trail|review`: work orders themselves."""
+"""`nova orders submit|show|wait|cancel|list|parts|trail|review`: work orders themselves."""
 
 from typing import Annotated, Any, get_args
 
@@ -12,9 +12,15 @@ from nova_workers.base.vocabulary import OrderState, ReviewVerdict
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.orders.documents import read_document
 from nova_workers.cli.resources import Filter, listing
-from nova_workers.cli.terminal.output import Output
+from nova_workers.cli.terminal.output import Output, money
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.work_orders import (
+    OrderReview,
+    WorkOrderPartView,
+    WorkOrderTrailView,
+    WorkOrderView,
+)
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -76,6 +82,12 @@ listing(
 )
 
 
+@remote(app, "parts")
+async def parts(session: Session, trace: TraceArgument) -> None:
+    """List the model jobs of an order with their runs and costs. For operators: it needs the scope agents."""
+    session.out.write(await session.client.work_orders.parts(trace), _show_parts)
+
+
 @remote(app, "trail")
 async def trail(session: Session, trace: TraceArgument, internal: InternalOption = False) -> None:
     """Print what happened to an order, oldest first. Empty if the order did not ask for a trail."""
@@ -115,6 +127,24 @@ def _order(document: dict[str, Any], secret: str | None) -> AiWorkOrderV1:
         return order
     key = order.idempotency.model_copy(update={"key_hash": derive_key_hash(order, secret)})
     return order.model_copy(update={"idempotency": key})
+
+
+def _show_parts(out: Output, page: Page[WorkOrderPartView]) -> None:
+    if not page.items:
+        out.note("No model job yet.")
+        return
+    rows = [
+        (
+            part.run_id,
+            f"{part.role} {part.round}",
+            part.stop_reason or part.run_status or "deleted",
+            part.model or "-",
+            f"{part.tokens:,}",
+            money(part.cost_usd),
+        )
+        for part in page.items
+    ]
+    out.table(("run", "role", "state", "model", "tokens", "cost"), rows)
 
 
 def _show_trail(out: Output, view: WorkOrderTrailView) -> None:

@@ -1,6 +1,7 @@
 """Work orders: the list without content, one with its trail and result, and the review of those that need a person."""
 
 import asyncio
+from operator import attrgetter
 from typing import cast, get_args
 
 import orjson
@@ -44,22 +45,27 @@ async def show_list(request: Request) -> Response:
 
 
 async def show(request: Request) -> Response:
-    """Show an order: its result, and the customer's trail."""
-    client, trace_id = client_of(request), request.path_params["order"]
-    result, trail = await asyncio.gather(client.work_orders.get(trace_id), client.work_orders.trail(trace_id))
-    waiting = None if result.extensions is None else result.extensions.waiting
-    if waiting is not None:
-        # With the provider and what to do, for a key that may know it.
-        internal = await if_allowed(client.work_orders.get(trace_id, internal=True), result)
-        waiting = None if internal.extensions is None else internal.extensions.waiting
+    """Show an order: its result, its runs with their costs, and what happened to it; of these what the key may see."""
+    orders, trace_id = client_of(request).work_orders, request.path_params["order"]
+    result, internal, trail, full_trail, parts = await asyncio.gather(
+        orders.get(trace_id),
+        if_allowed(orders.get(trace_id, internal=True), None),
+        orders.trail(trace_id),
+        if_allowed(orders.trail(trace_id, internal=True), None),
+        if_allowed(orders.parts(trace_id), None),
+    )
+    result = internal or result
+    entries = [*trail.items, *(full_trail.items if full_trail else ())]
     return render(
         request,
         "work_orders/show.html",
         trace_id=trace_id,
         result=result.to_wire(),
-        trail=trail.items,
+        trail=sorted(entries, key=attrgetter("created_at", "id")),
+        parts=None if parts is None else parts.items,
+        cost=0.0 if parts is None else sum(part.cost_usd + part.lost_usd for part in parts.items),
         state=result.stop_reason,
-        waiting=waiting,
+        waiting=None if result.extensions is None else result.extensions.waiting,
     )
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from nova_workers.base.vocabulary import OrderState, ReviewVerdict, TrailAudience, WorkStopReason
+from nova_workers.base.vocabulary import OrderState, ReviewVerdict, RoleKind, TrailAudience, WorkStopReason
 from nova_workers.contracts.bodies import Body, View
 
 
@@ -33,6 +33,35 @@ class OrderReview(Body):
     """`approve` returns the proposals as they are, `edit` returns `payload`, `reject` returns none."""
     payload: dict[str, Any] | None = None
     """The payload of the edited artifact, of the kind that the policy produces; needed for `edit`."""
+
+
+class WorkOrderPartView(View):
+    """One model job of an order, which one run executes. Without its content."""
+
+    run_id: str
+    run_status: str | None
+    """The run's current status; null if it was deleted."""
+    kind: RoleKind
+    role: str
+    """Its name in the policy."""
+    round: int
+    """The first one is 1."""
+    engine: str | None
+    model: str | None
+    """The model that answered; null before the first answer."""
+    provider: str | None
+    calls: int
+    """Model calls."""
+    tokens: int
+    """The input and output tokens of its calls so far."""
+    cost_usd: float
+    """The cost of its calls so far."""
+    lost_usd: float
+    """What calls may have cost beside that whose worker crashed."""
+    stop_reason: WorkStopReason | None
+    """The internal one; null while it is open."""
+    created_at: datetime
+    ended_at: datetime | None
 
 
 class WorkOrderTrailEntry(View):

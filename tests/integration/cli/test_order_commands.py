@@ -124,6 +124,7 @@ async def test_an_order_is_submitted_from_its_file_and_gets_its_result(line: Lin
     assert "No orders." in (await line("list", "--policy", "other")).err
     assert "accepted" in (await line("trail", trace)).out
     assert "test_policy" in (await line("trail", trace, "--internal")).out
+    assert "run_" in (await line("parts", trace)).out
 
 
 async def test_the_examples_of_the_documents_get_results(line: Line, secret: str, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 from nova_workers.base.vocabulary import OrderState
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderPartView, WorkOrderView
 from nova_workers.contracts.orders.result import AiWorkResultV1
 
 
@@ -21,6 +21,10 @@ class WorkOrderCalls:
     def cancel(self, trace_id: str) -> AiWorkResultV1:
         """Cancel an order that runs or is in review, and return its result."""
         return self._transport.fetch(AiWorkResultV1, "POST", f"/v1/work-orders/{trace_id}/cancel")
+
+    def parts(self, trace_id: str) -> Page[WorkOrderPartView]:
+        """Return the model jobs of an order with their runs and costs, oldest first, in one page."""
+        return self._transport.fetch(Page[WorkOrderPartView], "GET", f"/v1/work-orders/{trace_id}/parts")
 
     def list(
         self,

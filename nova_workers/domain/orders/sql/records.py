@@ -9,6 +9,7 @@ from typing import Any
 
 from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import OrderState, RoleKind, WorkStopReason
+from nova_workers.contracts.http.work_orders import WorkOrderPartView
 from nova_workers.contracts.waits import HoldDetail
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
@@ -57,6 +58,15 @@ p.created_at, p.ended_at
 """Of a `PartRow`, from ``work_order_parts p``."""
 
 _PARTS = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.order_id = :order_id ORDER BY p.id"
+
+_PART_VIEWS = """
+SELECT p.run_id, r.status AS run_status, p.kind, p.role, p.round, p.engine, p.model, p.provider, p.calls,
+       p.used_tokens AS tokens, p.used_usd::float8 AS cost_usd, p.lost_usd::float8 AS lost_usd, p.stop_reason,
+       p.created_at, p.ended_at
+  FROM work_order_parts p LEFT JOIN runs r ON r.id = p.run_id
+ WHERE p.tenant_id = :tenant_id AND p.order_id = :order_id
+ ORDER BY p.id
+"""
 
 # An equal order wants the result for longer than the one that made it.
 _KEEP_LONGER = """
@@ -232,6 +242,12 @@ async def list_orders(
 async def list_parts(connection: Connection, order_id: str) -> list[PartRow]:
     """Return the parts of an order in the order of their creation."""
     return [PartRow(**row) for row in await connection.fetch(_PARTS, order_id=order_id)]
+
+
+async def view_parts(connection: Connection, tenant_id: str, order_id: str) -> list[WorkOrderPartView]:
+    """Return the parts of an order in the order of their creation, with the states of their runs."""
+    rows = await connection.fetch(_PART_VIEWS, tenant_id=tenant_id, order_id=order_id)
+    return [WorkOrderPartView(**row) for row in rows]
 
 
 async def held_parts(connection: Connection, order_id: str) -> list[HeldPart]:

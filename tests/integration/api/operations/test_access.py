@@ -114,6 +114,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/work-orders/{trace_id}/wait", None),
     ("POST", "/v1/work-orders/{trace_id}/cancel", None),
     ("POST", "/v1/work-orders/{trace_id}/review", {"verdict": "reject"}),
+    ("GET", "/v1/work-orders/{trace_id}/parts", None),
     ("GET", "/v1/work-orders/{trace_id}/trail", None),
     ("GET", "/v1/work-orders/{trace_id}/internal-trail", None),
     ("GET", "/v1/work-order-policies/{policy_id}", None),
