@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import Browser, Page, expect
 
@@ -75,12 +74,16 @@ async def test_an_agent_is_made_by_the_form_and_talked_to(page: Page, nova: Site
 
 async def test_a_trigger_is_made_by_the_form_and_its_run_appears(page: Page, nova: Site) -> None:
     await page.goto(f"{nova.url}/triggers/new?agent=support")
-    soon = datetime.now(UTC) + timedelta(seconds=4)
+    await expect(page.get_by_label("Schedule")).to_be_visible()
     await page.get_by_label("Kind").select_option("at")
-    await page.get_by_label("Schedule").fill(soon.isoformat(timespec="seconds"))
+    await expect(page.get_by_label("Schedule")).to_be_hidden()
+    await page.get_by_label("Time zone").fill("Europe/Berlin")
+    await page.get_by_label("At", exact=True).fill("2031-07-01T09:00")
+    await expect(page.get_by_text("Tue 2031-07-01 09:00 UTC+02:00 = Tue 2031-07-01 07:00 UTC")).to_be_visible()
     await page.get_by_label("Prompt").fill("Greet the **night shift**.")
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("The trigger was created.")).to_be_visible()
+    await page.get_by_role("button", name="Fire now").click()
     firing = page.get_by_role("link", name=re.compile("^run_|Run$")).first
     await expect(firing).to_be_visible()
     await firing.click()
