@@ -104,22 +104,23 @@ class Relay:
             Unauthenticated: The API does not know the key.
             Forbidden: The key lacks the scope.
         """
-        feed: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[object]] = []
         try:
             # A key that is not valid should show before the first message comes.
             await self._deliverer.answered(lambda: self._client.threads.list(limit=1))
             for left in () if self._journal is None else self._journal.open_updates:
                 self._start(left)
             if self._inbox is not None:
-                feed.append(asyncio.create_task(self._inbox.run(self._start), name=f"inbox-{self._channel.name}"))
+                tasks.append(asyncio.create_task(self._inbox.run(self._start), name=f"inbox-{self._channel.name}"))
             async for update in self._channel.updates():
                 await self._accept(update)
             for task, settled in [*self._open.items()]:
                 waiting = asyncio.create_task(settled.wait())
+                tasks.append(waiting)
                 await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
         finally:
-            await stop_tasks([*feed, *self._open])
+            await stop_tasks([*tasks, *self._open])
             await self._channel.close()
 
     async def _accept(self, update: Update) -> None:

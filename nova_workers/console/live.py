@@ -12,12 +12,14 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, cast
 
 import orjson
 import structlog
+from anyio import CancelScope
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from nova_workers.base.errors import NovaError
 from nova_workers.base.stopping import stop_tasks
@@ -78,11 +80,19 @@ def stream(watch: FleetWatch, changes: AsyncGenerator[Change]) -> StreamingRespo
     Closing the page closes the generator. An error of the API ends it; the browser then comes back after a pause. Yield
     `DONE` where nothing follows.
     """
-    return StreamingResponse(
+    return _EventStream(
         _events(watch, changes),
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no", "cache-control": "no-store"},
     )
+
+
+class _EventStream(StreamingResponse):
+    """Closes its generator also where a browser leaves while a frame is sent: the generator does not see that."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(cast(AsyncGenerator[bytes], self.body_iterator)):
+            await super().__call__(scope, receive, send)
 
 
 async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> AsyncGenerator[None]:
@@ -100,14 +110,15 @@ async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> A
     """
     unread = asyncio.Event()
     reader = asyncio.create_task(_note(events, is_news, unread))
+    tasks: list[asyncio.Task[object]] = [reader]
     loop = asyncio.get_running_loop()
     # The page was read just before it opened its stream.
     due_at = loop.time() + RENEW_S
     try:
         while True:
-            waiter = asyncio.create_task(unread.wait())
-            await asyncio.wait({reader, waiter}, return_when=asyncio.FIRST_COMPLETED)
-            waiter.cancel()
+            tasks = [reader, asyncio.create_task(unread.wait())]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            tasks.pop().cancel()
             if not unread.is_set():
                 break
             await asyncio.wait({reader}, timeout=max(0.0, due_at - loop.time()))
@@ -116,7 +127,7 @@ async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> A
             due_at = loop.time() + RENEW_S
         reader.result()
     finally:
-        await stop_tasks([reader])
+        await stop_tasks(tasks)
 
 
 async def _note(events: AsyncGenerator[E], is_news: Callable[[E], bool], unread: asyncio.Event) -> None:
@@ -156,7 +167,9 @@ async def _events(watch: FleetWatch, changes: AsyncGenerator[Change]) -> AsyncIt
             if DONE in batch or None in batch:
                 return
     finally:
-        await stop_tasks(tasks)
+        # Where the browser left, the scope of the response is canceled, and with it all that it waits for.
+        with CancelScope(shield=True):
+            await stop_tasks(tasks)
 
 
 async def _read(changes: AsyncGenerator[Change], queue: asyncio.Queue[Change | None]) -> None:

@@ -118,6 +118,8 @@ async def _console(fleet: Fleet, home: Path, *, preloaded: bool) -> AsyncGenerat
     finally:
         await probe.aclose()
         process.kill()
+    # A stream that a browser left ends with all its tasks.
+    assert "Task was destroyed" not in (home / "logs" / "console.log").read_text()
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """The live changes of an open conversation: its runs, also those that others start, and the text as it comes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from time import monotonic
 
@@ -75,8 +75,9 @@ class _Feed:
         self._threads: list[ThreadView] | None = None
         self._around: Around | None = None
         self._is_open = False
-        self._watcher = asyncio.create_task(self._watch())
         self._follower: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._begin(self._watch())
 
     async def renewed(self) -> list[Change]:
         """Return the changes since the last call."""
@@ -117,7 +118,13 @@ class _Feed:
 
     async def close(self) -> None:
         """Stop following."""
-        await stop_tasks([task for task in (self._watcher, self._follower) if task is not None])
+        await stop_tasks(self._tasks)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _ledger_changes(self, loaded: Conversation) -> list[Change]:
         changes: list[Change] = []
@@ -167,7 +174,7 @@ class _Feed:
         if self._follower is not None:
             self._follower.cancel()
         self._live, self._tail = LiveRun(run.id), Tail(run.id, self._render)
-        self._follower = asyncio.create_task(self._read(self._live))
+        self._follower = self._begin(self._read(self._live))
 
     async def _read(self, live: LiveRun) -> None:
         try:

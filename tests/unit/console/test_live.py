@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import cast
 
@@ -14,16 +15,17 @@ from structlog.testing import capture_logs
 from nova_workers.base.errors import Unavailable
 from nova_workers.console import app
 from nova_workers.console.fleet_watch import PATIENCE_S, PAUSE_S, FleetWatch
-from nova_workers.console.live import DONE, RENEW_S, Change, nothing, renewals, stream
+from nova_workers.console.live import DONE, RENEW, RENEW_S, Change, nothing, renewals, stream
 from tests.requirements import proves
 from tests.support.waiting import pass_time, until
 
 
 def _body(changes: AsyncGenerator[Change], ask: Callable[[], Awaitable[bool]] | None = None) -> AsyncGenerator[bytes]:
-    async def answers() -> bool:
-        return True
+    return cast(AsyncGenerator[bytes], stream(FleetWatch(ask or _answers), changes).body_iterator)
 
-    return cast(AsyncGenerator[bytes], stream(FleetWatch(ask or answers), changes).body_iterator)
+
+async def _answers() -> bool:
+    return True
 
 
 async def _sent(changes: AsyncGenerator[Change]) -> list[str]:
@@ -195,6 +197,38 @@ async def test_closing_the_renewals_closes_the_events() -> None:
     await anext(news)
     await news.aclose()
     assert closed.is_set()
+
+
+@pytest.mark.parametrize("sent", [1, 2, 3])
+async def test_a_stream_that_a_browser_leaves_leaves_no_task_behind(sent: int) -> None:
+    """While a frame is sent, which the browser does not read, and while there is nothing to send."""
+    leaves, frames = asyncio.Event(), list[MutableMapping[str, object]]()
+
+    async def events() -> AsyncGenerator[int]:
+        yield 1
+        await asyncio.Event().wait()
+
+    async def changes() -> AsyncGenerator[Change]:
+        async with aclosing(renewals(events(), lambda _: True)) as news:
+            async for _ in news:
+                yield RENEW
+
+    async def receive() -> dict[str, object]:
+        await leaves.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, object]) -> None:
+        frames.append(message)
+        if len(frames) > sent:
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    serving = asyncio.create_task(stream(FleetWatch(_answers), changes())({"type": "http"}, receive, send))
+    # The head of the response, what opens the stream, and one renewal.
+    await until(lambda: len(frames) > min(sent, 2))
+    leaves.set()
+    await serving
+    assert asyncio.all_tasks() - before == set()
 
 
 @proves("console.away")
