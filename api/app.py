@@ -44,7 +44,20 @@ from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .openapi import install_openapi
 from .routes import reference
-from .routes.operations import activity, attention, audit, changes, fleet, health, keys, leases, tenant, tenants, usage
+from .routes.operations import (
+    activity,
+    attention,
+    audit,
+    changes,
+    fleet,
+    health,
+    keys,
+    leases,
+    pairings,
+    tenant,
+    tenants,
+    usage,
+)
 from .routes.orchestrations import config as orchestration_config
 from .routes.orchestrations import events as orchestration_events
 from .routes.orchestrations import masters as orchestration_masters
@@ -121,6 +134,7 @@ _ROUTERS = (
     fleet.router,
     keys.router,
     leases.router,
+    pairings.router,
     usage.router,
     attention.router,
     activity.router,

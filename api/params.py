@@ -57,6 +57,7 @@ FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(kno
 KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(known_form("key"))]
 MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(known_form("memory"))]
 NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(known_form("note"))]
+PairingIdPath = Annotated[str, Path(description="A pairing's id."), AfterValidator(known_form("pairing"))]
 OrchestrationIdPath = Annotated[
     str, Path(description="An orchestration's id."), AfterValidator(known_form("orchestration"))
 ]

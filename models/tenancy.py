@@ -68,6 +68,25 @@ class SignIn(Table, table=True):
     seen_at: datetime = time(now=True, comment="Of its last request, exact to a minute")
 
 
+class ChannelPairing(Table, table=True):
+    """A person who asks to write to a channel, or may."""
+
+    __tablename__ = "channel_pairings"
+    __table_args__ = (Index(None, "tenant_id", "channel", "sender", unique=True), Index(None, "tenant_id", "id"))
+
+    id: str = pk()
+    tenant_id: str = fk("tenants.id")
+    channel: str = string()
+    sender: str = string(comment="The person's id in the channel, which the channel has verified")
+    name: str = string(comment="What the person calls itself there")
+    code_hash: bytes = Field(
+        sa_column=Column(LargeBinary, nullable=False, comment="SHA-256 of the code that confirms it")
+    )
+    code_expires_at: datetime = time()
+    asked_at: datetime = time(now=True)
+    paired_at: datetime | None = time(null=True, comment="When it was confirmed; null while it is only asked for")
+
+
 class Lease(Table, table=True):
     """A time-limited right of one process of a client, and what the next holder continues from."""
 

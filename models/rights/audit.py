@@ -97,6 +97,9 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
         documents=("spec",),
     ),
     "api_keys": AuditRule("key", ("id",), marks=(("revoked_at", "revoked"),)),
+    "channel_pairings": AuditRule(
+        "pairing", ("id",), marks=(("paired_at", "confirmed"),), bookkeeping=("code_hash", "code_expires_at", "name")
+    ),
     "memories": AuditRule("memory", ("id",)),
     "notes": AuditRule("note", ("id",), bookkeeping=_CHANGED_AT),
     "orchestration_configs": AuditRule("orchestration_config", ("version",)),

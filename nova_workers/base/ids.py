@@ -38,6 +38,7 @@ IdKind = Literal[
     "oag",
     "omsg",
     "orc",
+    "par",
     "psh",
     "run",
     "sgn",

@@ -17,10 +17,18 @@ class AllowList:
         self._senders = frozenset(senders)
         self._clock_s = clock_s
         self._refused_s: dict[str, float] = {}
+        self._paired_s: dict[str, float] = {}
 
     def permits(self, sender: str) -> bool:
         """Return whether a sender may write."""
-        return ANYONE in self._senders or sender in self._senders
+        is_named = ANYONE in self._senders or sender in self._senders
+        return is_named or self._paired_s.get(sender, 0.0) > self._clock_s()
+
+    def permit_for(self, sender: str, seconds: float) -> None:
+        """Permit a sender for some time, as its pairing was found."""
+        now_s = self._clock_s()
+        self._paired_s = {known: until_s for known, until_s in self._paired_s.items() if until_s > now_s}
+        self._paired_s[sender] = now_s + seconds
 
     def should_refuse(self, sender: str) -> bool:
         """Return whether a stranger should get a refusal now: once an hour each, in a bounded number."""

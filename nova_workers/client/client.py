@@ -29,6 +29,7 @@ from nova_workers.client.resources.orchestrations import Orchestrations
 from nova_workers.client.resources.order_policies import WorkOrderPolicies
 from nova_workers.client.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.resources.overview import Overview
+from nova_workers.client.resources.pairings import Pairings
 from nova_workers.client.resources.projects import Projects
 from nova_workers.client.resources.runs import Runs
 from nova_workers.client.resources.secrets import Secrets
@@ -92,6 +93,7 @@ class NovaClient:
         self.keys = Keys(transport)
         self.audit = AuditLog(transport)
         self.leases = Leases(transport)
+        self.pairings = Pairings(transport)
         self.history = History(transport)
         self.memories = Memories(transport)
         self.notes = Notes(transport)

@@ -26,7 +26,9 @@ class TelegramSettings(Section):
     token: Annotated[BotToken | None, BeforeValidator(empty_is_unset)] = None
     """The token of the global bot, through which people reach every agent."""
     users: tuple[int, ...] = ()
-    """Ids of the people who may write. Without one, the bot refuses everyone and tells them their id."""
+    """Ids of the people who may write, beside those who were paired."""
+    pairing: bool = True
+    """Whether a stranger who writes gets a code, by which an operator can permit it: `nova channels pair CODE`."""
     agent: str = "nova"
     """The agent of new conversations with the global bot."""
     bots: dict[str, TelegramBotSettings] = Field(default_factory=dict[str, TelegramBotSettings])

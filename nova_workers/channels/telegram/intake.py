@@ -11,6 +11,7 @@ from aiogram.types import Update as TelegramUpdate
 
 from nova_workers.base.errors import DeliveryFailed, InvalidInput
 from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.pairing import Pairing
 from nova_workers.channels.port import Command, Update
 from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.buttons import read_press, reply_target
@@ -45,12 +46,23 @@ class Pressed:
 class Intake:
     """Makes updates of the port from those of one bot."""
 
-    def __init__(self, api: BotApi, username: str, allowed: AllowList, media: MediaReader, pressed: Pressed) -> None:
+    def __init__(
+        self,
+        api: BotApi,
+        username: str,
+        allowed: AllowList,
+        *,
+        media: MediaReader,
+        pressed: Pressed,
+        pairing: Pairing | None,
+    ) -> None:
+        """Prepare it; without `pairing` strangers get no code."""
         self._api = api
         self._username = username.lower()
         self._allowed = allowed
         self._media = media
         self._pressed = pressed
+        self._pairing = pairing
 
     async def read(self, raw: TelegramUpdate) -> Update | None:
         """Return an update for an agent; None if nothing is to be submitted. A stranger's files are not fetched."""
@@ -72,12 +84,14 @@ class Intake:
         if message.from_user is None or message.from_user.is_bot:
             return None
         origin = _origin(update_id, message, message.from_user)
+        is_private = message.chat.type == "private"
+        code = await self._admit(message.from_user, ask=is_private)
         if not self._allowed.permits(origin["sender"]):
-            await self._refuse_stranger(message, origin["sender"])
+            await self._refuse_stranger(message, origin["sender"], code)
             return None
         text = message.text or message.caption or ""
         if (command := _COMMAND.match(text)) is not None:
-            return self._command(origin, command, is_private=message.chat.type == "private")
+            return self._command(origin, command, is_private=is_private)
         return await self._content(origin, message, text)
 
     def _command(self, origin: dict[str, Any], command: re.Match[str], *, is_private: bool) -> Update | None:
@@ -109,6 +123,7 @@ class Intake:
 
     async def _press(self, update_id: str, query: CallbackQuery) -> Update | None:
         press, sender = read_press(query.data), str(query.from_user.id)
+        await self._admit(query.from_user, ask=False)
         if not self._allowed.permits(sender):
             _log.warning("channel.sender_refused", sender=sender)
             await self._toast(query, "You may not use this bot.", alert=True)
@@ -134,12 +149,21 @@ class Intake:
             choice=press.choice,
         )
 
-    async def _refuse_stranger(self, message: Message, sender: str) -> None:
-        _log.warning("channel.sender_refused", sender=sender)
-        if message.chat.type == "private" and self._allowed.should_refuse(sender):
-            words = f"You may not write to this bot. Your user id is {sender}: its operator can permit it."
-            with suppress(DeliveryFailed):
-                await self._api(SendMessage(chat_id=message.chat.id, text=words))
+    async def _admit(self, person: User, *, ask: bool) -> str | None:
+        """Let the allow-list permit a person that is paired. Return a new code for one that is not."""
+        if self._pairing is None or self._allowed.permits(str(person.id)):
+            return None
+        return await self._pairing.admit(str(person.id), person.full_name, ask=ask)
+
+    async def _refuse_stranger(self, message: Message, sender: str, code: str | None) -> None:
+        _log.warning("channel.sender_refused", sender=sender, asked_to_pair=code is not None)
+        if message.chat.type != "private" or not (self._allowed.should_refuse(sender) or code is not None):
+            return
+        words = f"You may not write to this bot. Your user id is {sender}: its operator can permit it."
+        if code is not None:
+            words += f" Give this code to the operator within an hour:\n\n{code[:4]}-{code[4:]}"
+        with suppress(DeliveryFailed):
+            await self._api(SendMessage(chat_id=message.chat.id, text=words))
 
     async def _toast(self, query: CallbackQuery, words: str, *, alert: bool = False) -> None:
         with suppress(DeliveryFailed):

@@ -27,6 +27,7 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import Journal
+from nova_workers.channels.pairing import Pairing
 from nova_workers.channels.relay import Relay
 from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.channel import TelegramChannel
@@ -96,7 +97,7 @@ async def serve_telegram(client: NovaClient, settings: Settings) -> None:
                 url = f"{telegram.webhook_url.rstrip('/')}/{bot.channel}"
                 source = webhooks[urlsplit(url).path] = Webhook(url, _secret(bot.token))
             journal = Journal(client, f"channel:telegram:{api.id}", ttl_s=telegram.lease_ttl_s)
-            served = _ServedBot(client, bot, api, journal, source=source, audio=settings.audio)
+            served = _ServedBot(client, bot, api, journal, source=source, audio=settings.audio, pairs=telegram.pairing)
             tasks.append(asyncio.create_task(served.serve(), name=bot.channel))
         if webhooks:
             await _listen(stack, webhooks, telegram.webhook_host, telegram.webhook_port)
@@ -115,7 +116,9 @@ class _ServedBot:
         *,
         source: UpdateSource,
         audio: AudioSettings,
+        pairs: bool,
     ) -> None:
+        self._pairs = pairs
         self._client = client
         self._bot = bot
         self._api = api
@@ -156,7 +159,9 @@ class _ServedBot:
     async def _relay(self) -> None:
         username = await self._username()
         allowed, pressed = AllowList([str(user) for user in self._bot.users]), Pressed()
-        intake = Intake(self._api, username, allowed, MediaReader(self._api, self._audio), pressed)
+        pairing = Pairing(self._client, self._bot.channel, allowed) if self._pairs else None
+        media = MediaReader(self._api, self._audio)
+        intake = Intake(self._api, username, allowed, media=media, pressed=pressed, pairing=pairing)
         channel = TelegramChannel(
             self._bot.channel, self._api, self._journal, intake=intake, source=self._source, pressed=pressed
         )

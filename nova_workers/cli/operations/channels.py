@@ -6,21 +6,24 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.config import load_settings
-from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
+from nova_workers.cli.command import ApiKeyOption, ApiUrlOption, Session, remote
 from nova_workers.cli.operations.processes import become_part
+from nova_workers.cli.resources import deletion, group, listing
 from nova_workers.cli.target import find_target
+from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.contracts.http.pairings import PairingView
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    help="Let people write to agents from a chat, a mailbox or a program.",
+app = group("Let people write to agents from a chat, a mailbox or a program.")
+
+_PEOPLE = Rows[PairingView](
+    "No person has asked to write to a channel.",
+    Column("id", lambda pairing: pairing.id),
+    Column("channel", lambda pairing: pairing.channel),
+    Column("person", lambda pairing: pairing.sender),
+    Column("name", lambda pairing: pairing.name, "text"),
+    Column("asked", lambda pairing: pairing.asked_at, "spare"),
+    Column("may write", lambda pairing: pairing.paired_at or "no: its code is not confirmed", "text"),
 )
-
-
-@app.callback()
-def _group() -> None:
-    pass
 
 
 @app.command("pipe")
@@ -52,6 +55,33 @@ def pipe(
 def telegram(api_url: ApiUrlOption = None, api_key: ApiKeyOption = None) -> None:
     """Serve the Telegram bots that NOVA_TELEGRAM__TOKEN and NOVA_TELEGRAM__BOTS name. Several processes are safe."""
     _become_channel(["telegram"], api_url=api_url, api_key=api_key)
+
+
+@remote(app, "pair")
+async def pair(
+    session: Session, code: Annotated[str, typer.Argument(help="The code that the person got from the bot.")]
+) -> None:
+    """Let a person write to a channel, by the code that the person got there."""
+    made = await session.client.pairings.confirm(code)
+    session.out.done(made, made.id, about=f"{made.name or made.sender} may write to {made.channel} now.")
+
+
+listing(
+    app,
+    "List the people who may write to channels by a code, and those who ask to.",
+    lambda nova: nova.pairings.list,
+    _PEOPLE,
+    name="people",
+)
+
+deletion(
+    app,
+    "Take the right to write from people. Channels heed it within a minute.",
+    "pairings: Ids of pairings, see `nova channels people`.",
+    lambda nova: nova.pairings.end,
+    name="unpair",
+    done="unpaired",
+)
 
 
 def _become_channel(arguments: list[str], *, api_url: str | None, api_key: str | None) -> None:

@@ -31,6 +31,7 @@ from nova_workers.client.sync.resources.orchestrations import Orchestrations
 from nova_workers.client.sync.resources.order_policies import WorkOrderPolicies
 from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.sync.resources.overview import Overview
+from nova_workers.client.sync.resources.pairings import Pairings
 from nova_workers.client.sync.resources.projects import Projects
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
@@ -93,6 +94,7 @@ class SyncNovaClient:
         self.keys = Keys(transport)
         self.audit = AuditLog(transport)
         self.leases = Leases(transport)
+        self.pairings = Pairings(transport)
         self.history = History(transport)
         self.memories = Memories(transport)
         self.notes = Notes(transport)

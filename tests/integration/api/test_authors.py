@@ -44,6 +44,8 @@ _STEER_NO_AGENT = {
     "MasterComplete": "the result of a program outside",
     "OrderReview": "the decision of a person",
     "OrderSecretCreate": "a secret of the fleet's own making",
+    "PairingConfirm": "a right to write messages",
+    "PairingRequest": "asks for a right to write messages",
     "ProvidersClear": "an operator's",
     "RunAnswer": "the decision of a person",
     "SecretPut": "has a scope of its own",

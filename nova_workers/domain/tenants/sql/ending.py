@@ -80,6 +80,7 @@ SWEPT: Final = (
     "work_order_secrets",
     "webhooks",
     "leases",
+    "channel_pairings",
     "sign_ins",
     "upkeep_cursors",
     "triggers",

@@ -121,6 +121,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/work-order-policies/{policy_id}/versions", None),
     ("DELETE", "/v1/work-order-policies/{policy_id}", None),
     ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
+    ("DELETE", "/v1/pairings/{pairing_id}", None),
 ]
 # Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {
@@ -135,6 +136,7 @@ LISTS = (
     "/v1/threads",
     "/v1/runs",
     "/v1/keys",
+    "/v1/pairings",
     "/v1/agents",
     "/v1/waits",
     "/v1/tasks",
@@ -223,8 +225,10 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
             "resources": [{"kind": "url", "value": "https://example.com/secret"}],
         },
     )
+    await other.post("/v1/pairings", json={"channel": "telegram", "sender": "1"})
     return {
         "tenant_id": other_tenant.id,
+        "pairing_id": (await other.get("/v1/pairings")).json()["items"][0]["id"],
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],

@@ -142,6 +142,29 @@ async def test_strangers_are_refused_once_with_their_id_and_leave_nothing(served
     assert await served.runs(str(MALLORY)) == []
 
 
+@proves("security.telegram")
+async def test_a_stranger_is_permitted_by_a_code_that_an_operator_confirms(served: Stage) -> None:
+    telegram, nova = served.telegram, served.nova
+    telegram.says("let me in", MALLORY)
+    await soon(lambda: "Give this code" in "".join(telegram.texts(MALLORY)))
+    code = telegram.texts(MALLORY)[0].split()[-1]
+    (asking,) = (await nova.pairings.list()).items
+    assert (asking.channel, asking.sender, asking.name) == ("telegram", str(MALLORY), f"Person {MALLORY}")
+    assert asking.paired_at is None
+    confirmed = await nova.pairings.confirm(code.lower())
+    assert await nova.pairings.confirm(code) == confirmed
+    assert confirmed.paired_at is not None
+
+    async def is_answered() -> bool:
+        telegram.says("hello", MALLORY)
+        return "You said: hello" in telegram.texts(MALLORY)
+
+    await soon(is_answered)
+    telegram.says("in a group", MALLORY, chat=-100)
+    await soon(lambda: telegram.texts(-100) == ["You said: in a group"])
+    assert await served.runs(str(MALLORY)) != []
+
+
 @pytest.mark.long
 async def test_new_begins_a_conversation_that_knows_nothing_of_the_former(served: Stage) -> None:
     telegram = served.telegram

@@ -63,7 +63,8 @@ async def test_a_webhook_whose_channel_is_closed_refuses_at_once_what_it_has_not
             Webhook("https://a.example/b", "secret"),
             Pressed(),
         )
-        intake = Intake(api, "bot", AllowList(["7"]), MediaReader(api, AudioSettings()), pressed)
+        media = MediaReader(api, AudioSettings())
+        intake = Intake(api, "bot", AllowList(["7"]), media=media, pressed=pressed, pairing=None)
         journal = Journal(nova, "channel:test")
         channel = TelegramChannel("telegram", api, journal, intake=intake, source=webhook, pressed=pressed)
         async with TestServer(Webhook.application({"/b": webhook})) as server, httpx2.AsyncClient(timeout=60) as client:
