@@ -18,6 +18,7 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.client.resources.agents import Agents
 from nova_workers.client.resources.archive import Archives
 from nova_workers.client.resources.audit import AuditLog
+from nova_workers.client.resources.changes import Changes
 from nova_workers.client.resources.deliveries import Deliveries, Files
 from nova_workers.client.resources.fleet import Fleet
 from nova_workers.client.resources.keys import Keys
@@ -102,6 +103,7 @@ class NovaClient:
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
         self.overview = Overview(self._transport)
+        self.changes = Changes(transport)
         self.orchestrations = Orchestrations(transport)
         self.orchestration_config = OrchestrationConfigs(transport)
         self.orchestration_models = OrchestrationModels(transport)

@@ -140,6 +140,7 @@ class Transport:
         method: str,
         path: str,
         *,
+        params: Params | None = None,
         body: BaseModel | None = None,
         headers: Mapping[str, str] | None = None,
         silence_s: float = 60.0,
@@ -150,7 +151,7 @@ class Transport:
             NovaError: The API refused, did not answer, or the connection broke while it was read.
         """
         sent = {"Accept": "text/event-stream", "Cache-Control": "no-store", **(headers or {})}
-        request = self._request(method, path, body=body, headers=sent, timeout_s=silence_s)
+        request = self._request(method, path, params=params, body=body, headers=sent, timeout_s=silence_s)
         try:
             response = await self._http.send(request, stream=True)
             try:

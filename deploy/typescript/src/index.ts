@@ -2,12 +2,28 @@
 
 import createClient, { type Client } from "openapi-fetch";
 import type { components, paths } from "./api.js";
-import { follow, isLast, read, type Followed, type FollowOptions } from "./streams.js";
+import {
+  follow,
+  followChanges,
+  isLast,
+  read,
+  type ChangeOptions,
+  type Followed,
+  type FollowedChange,
+  type FollowOptions,
+} from "./streams.js";
 import { delayMs, idempotency, isTemporary, sleep, Transport, type NovaOptions } from "./transport.js";
 
 export type { components, operations, paths } from "./api.js";
 export { NovaError, type Problem } from "./errors.js";
-export type { Followed, FollowOptions, RunEvent } from "./streams.js";
+export type {
+  ChangeEvent,
+  ChangeOptions,
+  Followed,
+  FollowedChange,
+  FollowOptions,
+  RunEvent,
+} from "./streams.js";
 export type { NovaOptions } from "./transport.js";
 
 type Schemas = components["schemas"];
@@ -97,6 +113,11 @@ export class NovaClient {
   /** Yield the events of a run after a cursor, in order and each once, until the run ends. Reconnects by itself. */
   events(runId: string, options: FollowOptions = {}): AsyncGenerator<Followed> {
     return follow(this.transport, runId, options);
+  }
+
+  /** Yield what changes, in order and each once: from now on, or after a cursor. Reconnects by itself. */
+  changes(options: ChangeOptions = {}): AsyncGenerator<FollowedChange> {
+    return followChanges(this.transport, options);
   }
 
   /** Answer what a run waits for: a question with `text`, a call that needs approval with `approve`. */

@@ -20,6 +20,7 @@ from nova_workers.client.retry import Retry
 from nova_workers.client.sync.resources.agents import Agents
 from nova_workers.client.sync.resources.archive import Archives
 from nova_workers.client.sync.resources.audit import AuditLog
+from nova_workers.client.sync.resources.changes import Changes
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
 from nova_workers.client.sync.resources.fleet import Fleet
 from nova_workers.client.sync.resources.keys import Keys
@@ -103,6 +104,7 @@ class SyncNovaClient:
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
         self.overview = Overview(self._transport)
+        self.changes = Changes(transport)
         self.orchestrations = Orchestrations(transport)
         self.orchestration_config = OrchestrationConfigs(transport)
         self.orchestration_models = OrchestrationModels(transport)

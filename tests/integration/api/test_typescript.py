@@ -21,7 +21,7 @@ from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Turn
 from tests.requirements import proves
 from tests.support.data.idle_api import idle_api
-from tests.support.servers.api_stub import all_frames, api_stub, run_view, says, streams
+from tests.support.servers.api_stub import CHANGES, all_frames, api_stub, run_view, says, streams
 from tests.support.servers.typescript_compiler import why_no_typescript
 from tests.support.waiting import until
 
@@ -61,6 +61,7 @@ async def test_a_program_in_node_asks_follows_and_answers(api: Api, worker: Manu
     program = await asyncio.to_thread(_install, tmp_path)
     async with api_stub() as stub:
         stub.on("GET", "/v1/runs/run_1/events", streams(*_FRAMES[:2], cut=True), streams(*_FRAMES[2:]))
+        stub.on("GET", "/v1/events", streams(CHANGES[0], cut=True), streams(CHANGES[1]))
         stub.on("POST", "/v1/runs", says(_BUSY, 503), says(run_view(), 202))
         process = await asyncio.create_subprocess_exec(
             _NODE, program, api.url, api.tenant.key, stub.url, stdout=asyncio.subprocess.PIPE
@@ -73,6 +74,7 @@ async def test_a_program_in_node_asks_follows_and_answers(api: Api, worker: Manu
                 process.kill()
             await process.wait()
         keys = [headers["idempotency-key"] for headers in stub.asked("POST", "/v1/runs")]
+        changed = [headers.get("last-event-id") for headers in stub.asked("GET", "/v1/events")]
         resumed = [headers.get("last-event-id") for headers in stub.asked("GET", "/v1/runs/run_1/events")]
     assert (found["question"], found["answered"], found["text"]) == ("Where?", True, "It rains.")
     assert [name for name in found["events"] if name in {"stream_start", "token", "stream_end"}] == [
@@ -85,6 +87,8 @@ async def test_a_program_in_node_asks_follows_and_answers(api: Api, worker: Manu
     assert found["error"] == [True, "not_found", 404]
     assert found["pieces"] == [["1-1", "stream_start"], ["1-2", "a"], ["1-3", "b"], ["1-4", "ab"]]
     assert resumed == [None, "1-2"]
+    assert found["changed"] == [["a-1-0-1", "ready"], ["a-2-1-2", "run_1"]]
+    assert changed == [None, "a-1-0-1"]
     assert (found["sent"], keys[0]) == (run_view().id, keys[1])
 
 

@@ -24,6 +24,11 @@ const broken = new NovaClient({ baseUrl: brokenUrl, apiKey: key });
 const pieces = [];
 for await (const { cursor, event } of broken.events("run_1")) pieces.push([cursor, event.text ?? event.type]);
 const sent = await broken.send({ message: "Hello" });
+const changed = [];
+for await (const { cursor, event } of broken.changes({ subjects: ["run"] })) {
+  changed.push([cursor, event.id ?? event.type]);
+  if (changed.length === 2) break;
+}
 
 print({
   question: waiting.waits[0].request.question,
@@ -35,4 +40,5 @@ print({
   error: [error instanceof NovaError, error.code, error.status],
   pieces,
   sent: sent.id,
+  changed,
 });

@@ -1,19 +1,23 @@
 """The client's event stream on an unreliable network."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
+from typer.testing import CliRunner
 
-from nova_workers.base.errors import NotFound, ThreadBusy, Unavailable
+from nova_workers.base.errors import Forbidden, NotFound, ThreadBusy, Unavailable
+from nova_workers.cli.records.watch import app as watch
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
 from nova_workers.contracts.http.wire import RunCreate
-from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says, streams
+from tests.support.servers.api_stub import CHANGES, ApiStub, all_frames, api_stub, run_view, says, streams
 
 EVENTS = "/v1/runs/run_1/events"
 PATIENT = Retry(attempts=4, base_s=0.001, max_s=0.002)
@@ -148,3 +152,47 @@ async def test_only_what_was_set_is_sent(server: ApiStub, client: NovaClient) ->
     server.on("POST", "/v1/threads/thr_1/runs", says(run_view(), 202))
     await client.runs.create(RunCreate(message="hi", queue="background"), thread_id="thr_1")
     assert server.requests[0][3] == b'{"message":"hi","queue":"background"}'
+
+
+async def test_changes_are_followed_over_a_lost_connection_with_the_id_of_a_heartbeat(
+    server: ApiStub, client: NovaClient
+) -> None:
+    unknown = CHANGES[1].replace("a-2-1-2", "a-3-1-3").replace('"subject":"run"', '"subject":"moon"')
+    server.on(
+        "GET",
+        "/v1/events",
+        streams(CHANGES[0], ": heartbeat\nid: a-1-9-9\n\n", cut=True),
+        streams(CHANGES[1], unknown, cut=True),
+        says(Problem(title="Forbidden", status=403, detail="No more.", code="forbidden"), 403),
+    )
+    seen: list[tuple[str, str]] = []
+
+    async def follow() -> None:
+        async with aclosing(client.changes.follow("run", "wait")) as feed:
+            async for cursor, event in feed:
+                seen.append((cursor, event.type))
+
+    with pytest.raises(Forbidden):
+        await follow()
+    assert seen == [("a-1-0-1", "ready"), ("a-2-1-2", "change")]
+    assert [headers.get("last-event-id") for headers in server.asked("GET", "/v1/events")] == [
+        None,
+        "a-1-9-9",
+        "a-3-1-3",
+    ]
+
+
+async def test_watch_shows_what_changes_as_words_and_as_json(
+    server: ApiStub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NOVA_HOME", str(tmp_path))
+    refused = says(Problem(title="Forbidden", status=403, detail="No more.", code="forbidden"), 403)
+    target = ["--api-url", server.url, "--api-key", "nova_key"]
+    for form, shown in (
+        (["--json"], '"subject":"run","id":"run_1","change":"queued"'),
+        ([], "run run_1  queued  nova"),
+    ):
+        server.on("GET", "/v1/events", streams(*CHANGES), refused)
+        result = await asyncio.to_thread(CliRunner().invoke, watch, ["run", *form, *target])
+        assert shown in result.stdout
+        assert isinstance(result.exception, Forbidden)

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from nova_workers.contracts.changes import Changed, Ready
 from nova_workers.contracts.events import Event
 from nova_workers.contracts.http.wire import RunView
 from tests.support.servers.asgi import serving
@@ -44,6 +45,19 @@ def run_view(**fields: Any) -> RunView:
 def frame(cursor: str, event: Event) -> str:
     """Return an event as the API frames it."""
     return f"id: {cursor}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+
+
+CHANGES = tuple(
+    f"id: {cursor}\nevent: {event.type}\ndata: {event.model_dump_json()}\n\n"
+    for cursor, event in (
+        ("a-1-0-1", Ready()),
+        (
+            "a-2-1-2",
+            Changed(subject="run", id="run_1", change="queued", agent_id="nova", at=datetime(2026, 1, 1, tzinfo=UTC)),
+        ),
+    )
+)
+"""The beginning of a stream of changes, as the API frames it."""
 
 
 class ApiStub:
