@@ -82,6 +82,7 @@ check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, li
 	$(BIN)/python deploy/environment/check_licences.py
 	$(BIN)/python deploy/environment/check_advisories.py --where-reachable
 	$(BIN)/python deploy/environment/write_client.py --check
+	$(BIN)/python deploy/environment/dashboards.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml -d $(CURDIR)/.cache/site
 	$(BIN)/basedpyright
 
@@ -92,6 +93,7 @@ format: $(DEV) ## Fix what can be fixed automatically
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	$(BIN)/python deploy/environment/write_client.py
+	$(BIN)/python deploy/environment/dashboards.py
 
 bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (ARGS="--quick --only turns")
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -1,0 +1,123 @@
+"""Dashboards, alert rules and runbooks: they name what exists, and each alert fires and is resolved."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from prometheus_client import CollectorRegistry
+
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.cli.app import app as cli
+from nova_workers.ledger.database import Database
+from tests.support.data.documents import ROOT
+
+_FOLDER = ROOT / "deploy" / "monitoring"
+_DASHBOARDS = sorted((_FOLDER / "dashboards").glob("*.json"))
+_RUNBOOKS = sorted(page for page in (ROOT / "docs" / "runbooks").glob("*.md") if page.stem != "index")
+_SAMPLES = re.compile(r"_(?:total|bucket|count|sum)$")
+
+
+def _rules() -> list[dict[str, Any]]:
+    return yaml.safe_load((_FOLDER / "rules.yml").read_text("utf-8"))["groups"][0]["rules"]
+
+
+def _targets() -> list[dict[str, Any]]:
+    documents = [json.loads(path.read_text("utf-8")) for path in _DASHBOARDS]
+    return [target for document in documents for panel in document["panels"] for target in panel["targets"]]
+
+
+def test_the_dashboards_are_those_of_their_declaration() -> None:
+    declared = runpy.run_path(str(ROOT / "deploy" / "environment" / "dashboards.py"))
+    wanted = {f"{one.id}.json": declared["rendered"](one) for one in declared["DASHBOARDS"]}
+    assert {path.name: path.read_text("utf-8") for path in _DASHBOARDS} == wanted
+
+
+def test_queries_and_rules_name_metrics_that_exist() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    there = {metric.name for metric in registry.collect()}
+    texts = [*(target.get("expr", "") for target in _targets()), *(rule["expr"] for rule in _rules())]
+    named = {_SAMPLES.sub("", name) for text in texts for name in re.findall(r"\bnova_[a-z_]+", text)}
+    assert len(named) > 30
+    assert named <= there
+
+
+def test_the_dashboards_show_every_metric() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    there = {metric.name for metric in registry.collect() if metric.name.startswith("nova_")}
+    shown = " ".join(target.get("expr", "") for target in _targets())
+    assert {name for name in there if name not in shown} == set()
+
+
+def test_each_alert_has_a_runbook_and_a_test_that_fires_and_resolves_it() -> None:
+    alerts = {rule["alert"]: rule["annotations"]["runbook"] for rule in _rules()}
+    by_alert = {re.findall(r"`(Nova\w+)`", page.read_text("utf-8"))[0]: page for page in _RUNBOOKS}
+    assert {alert: str(page.relative_to(ROOT)) for alert, page in by_alert.items()} == alerts
+    tests = yaml.safe_load((_FOLDER / "rules_test.yml").read_text("utf-8"))["tests"]
+    seen = {test["name"]: [bool(one["exp_alerts"]) for one in test["alert_rule_test"]] for test in tests}
+    assert seen == {alert: [True, False] for alert in alerts}
+
+
+def test_runbooks_are_short_and_name_commands_that_exist() -> None:
+    nova: Any = typer.main.get_command(cli)
+    wrong: list[str] = []
+    for page in _RUNBOOKS:
+        text = page.read_text("utf-8")
+        heading, blank, *lines = text.splitlines()
+        if not heading.startswith("# ") or blank or [line[:4] for line in lines] != ["- **"] * 5:
+            wrong.append(f"{page.name}: a heading and five lines")
+        for words in re.findall(r"`nova ([^`]+)`", text):
+            name, command, rest = "nova", nova, words.split()
+            context = command.context_class(command, info_name=name)
+            try:
+                while hasattr(command, "resolve_command"):
+                    name, command, rest = command.resolve_command(context, rest)
+                    context = command.context_class(command, info_name=name, parent=context)
+                command.make_context(name, list(rest), parent=context)
+            except (typer.Exit, Exception) as error:
+                wrong.append(f"{page.name}: nova {words}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+async def test_the_readers_role_runs_each_query_of_the_ledger_and_sees_no_content(database: Database) -> None:
+    queries = [target["rawSql"] for target in _targets() if "rawSql" in target]
+    assert len(queries) > 6
+    statements = re.sub(r"^--.*$", "", (_FOLDER / "reader.sql").read_text("utf-8"), flags=re.MULTILINE).split(";")
+    async with database.transaction() as connection:
+        # The role is of the whole server, and goes with the transaction.
+        for statement in filter(str.strip, statements):
+            await connection.execute(statement)
+        await connection.execute("SET LOCAL ROLE nova_reader")
+        for query in queries:
+            await connection.fetch(query)
+        rights = await connection.fetch(
+            "SELECT table_name, column_name FROM information_schema.column_privileges WHERE grantee = 'nova_reader'"
+        )
+        await connection.execute("RESET ROLE")
+        await connection.execute("DROP OWNED BY nova_reader")
+        await connection.execute("DROP ROLE nova_reader")
+    readable = {f"{row['table_name']}.{row['column_name']}" for row in rights}
+    assert {"runs.status", "usage.cost_usd"} <= readable
+    assert not readable & {
+        "runs.message",
+        "runs.result_text",
+        "agents.spec",
+        "deliveries.payload",
+        "runs.error_message",
+    }
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of the package prometheus, is not installed")
+def test_promtool_accepts_the_configuration_and_the_tests_of_the_rules() -> None:
+    for command in (["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]):
+        done = subprocess.run(["promtool", *command], cwd=_FOLDER, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
