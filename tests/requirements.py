@@ -87,6 +87,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "tools.recorded": "A tool of ours writes to the ledger once, and its result is recorded with what it wrote.",
     "journal.partial": "Of several calls in a step, those that ended before a crash keep their results.",
     "journal.lost-reply": "A write whose reply was lost is repeated and counted once.",
+    "channels.packages": "A channel of a package is served by one process of several; what cannot be used is refused.",
+    "channels.contract": "An inbound channel is held to its contract: restarts, repeated and interrupted deliveries.",
     "effects.packages": "An effect of a package follows the runs of its agents, in its own process, until it succeeds.",
     "effects.contract": "An effect in Python is held to its contract: called again, killed or overtaken at any line.",
     "effects.leased": "Effects and deliveries have leases that workers renew; those of a lost one are done elsewhere.",

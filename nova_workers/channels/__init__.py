@@ -5,7 +5,8 @@ a module or a folder of its own here, or in a package elsewhere; what all share 
 carry what agents hand over beside their answers, are in `nova_workers.domain.delivery.rules`.
 """
 
-from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, Update
+from nova_workers.channels.packages import InboundParts
+from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, SentMessages, Update
 from nova_workers.channels.relay import Relay
 
-__all__ = ["Attachment", "InboundChannel", "Origin", "Relay", "Reply", "Update"]
+__all__ = ["Attachment", "InboundChannel", "InboundParts", "Origin", "Relay", "Reply", "SentMessages", "Update"]

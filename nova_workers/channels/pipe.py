@@ -84,8 +84,15 @@ class PipeChannel:
             return
 
     def _put(self, line: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
-        if line is None or line.strip():
-            asyncio.run_coroutine_threadsafe(self._lines.put(line), loop).result()
+        if line is not None and not line.strip():
+            return
+        putting = self._lines.put(line)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+        except RuntimeError:
+            # The loop has ended, and never began it.
+            putting.close()
+            raise
 
     def _refuse(self, update_id: str | None, why: str) -> None:
         with suppress(DeliveryFailed):  # It ends the updates.

@@ -164,6 +164,21 @@ class Reply(_Value):
     file: File | None = None
 
 
+class SentMessages(Protocol):
+    """Which of a channel's messages show a reply: what a channel that edits its messages must not forget.
+
+    Each change is written before its method returns, in the fleet (`nova_workers.channels.journal.Journal`).
+    """
+
+    def messages(self, reply: Reply) -> tuple[str, ...]:
+        """Return the ids of the channel's messages that show a reply."""
+        ...
+
+    async def add_message(self, reply: Reply, message_id: str) -> None:
+        """Record a message that shows a reply, so that it is edited from now on."""
+        ...
+
+
 class InboundChannel(Protocol):
     """One channel. Its methods may be called concurrently, by the conversations that it has open."""
 

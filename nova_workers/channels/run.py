@@ -16,6 +16,7 @@ from nova_workers.base.program import exit_on_failed_output
 from nova_workers.channels.allow_list import ANYONE
 from nova_workers.channels.pipe import PipeChannel
 from nova_workers.channels.relay import Relay
+from nova_workers.channels.serving import serve_package
 from nova_workers.client.client import NovaClient
 
 
@@ -42,6 +43,12 @@ def _parser() -> argparse.ArgumentParser:
     pipe.add_argument("--allow", action="append", default=[], help=f"a sender; {ANYONE} permits everyone")
     pipe.add_argument("--stream", action="store_true", help="deliver partial answers")
     channels.add_parser("telegram", help="the bots of the settings")
+    package = channels.add_parser("run", help="a channel of an installed package")
+    package.add_argument("entry")
+    package.add_argument("--name")
+    package.add_argument("--agent", default="nova")
+    package.add_argument("--allow", action="append", default=[], help=f"a sender; {ANYONE} permits everyone")
+    package.add_argument("--deliveries-to", help="the conversation for deliveries of other runs")
     return parser
 
 
@@ -52,10 +59,13 @@ async def _serve(options: argparse.Namespace, settings: Settings) -> None:
         loop.add_signal_handler(number, serving.cancel)
     async with NovaClient(os.environ["NOVA_API_URL"], os.environ.get("NOVA_API_KEY")) as client:
         try:
-            if options.channel == "telegram":
-                await _telegram()(client, settings)
-            else:
-                await _serve_pipe(options, client)
+            match options.channel:
+                case "telegram":
+                    await _telegram()(client, settings)
+                case "run":
+                    await _serve_package(options, client)
+                case _:
+                    await _serve_pipe(options, client)
         except asyncio.CancelledError:
             # Stopped by a signal: updates that are not done come again with the next start.
             return
@@ -64,6 +74,17 @@ async def _serve(options: argparse.Namespace, settings: Settings) -> None:
 async def _serve_pipe(options: argparse.Namespace, client: NovaClient) -> None:
     channel = PipeChannel(options.name, streams=options.stream)
     await Relay(client, channel, agent_id=options.agent, senders=options.allow).run()
+
+
+async def _serve_package(options: argparse.Namespace, client: NovaClient) -> None:
+    await serve_package(
+        client,
+        options.entry,
+        name=options.name or options.entry,
+        agent_id=options.agent,
+        senders=options.allow,
+        deliveries_to=options.deliveries_to,
+    )
 
 
 def _telegram() -> Callable[[NovaClient, Settings], Awaitable[None]]:

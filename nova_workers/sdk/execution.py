@@ -15,9 +15,10 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from nova_workers.base.errors import NovaError, ToolFailure
+from nova_workers.base.user_code import is_users, place_of_thread, raised_at, user_place
 from nova_workers.contracts.content import JsonObject
 from nova_workers.sdk.context import Asked, ToolContext
-from nova_workers.sdk.loading import UserTool, is_users, place_of_thread, raised_at, user_place
+from nova_workers.sdk.loading import UserTool
 
 _MAX_CALLS: Final = 64
 """Calls at once in one process; others wait."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Final, Protocol, TypeVar
 
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.project_files import PACKAGES
+from nova_workers.base.user_code import import_code, served_module
 from nova_workers.contracts.content import JsonObject
 from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
@@ -22,11 +20,6 @@ from nova_workers.sdk.declaration import ToolOptions, options_of
 from nova_workers.sdk.effects import as_effect
 from nova_workers.sdk.signatures import FunctionTool
 
-_OURS: Final = str(Path(__file__).resolve().parent)
-_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_SERVED: Final[set[str]] = set()
-"""Files, and directories with a slash, of the packages that this process serves: among libraries, and yet of users. A
-process serves one source."""
 _MCP_SERVERS: Final = "mcp.server.mcpserver"
 _CODE: Final = "project_code"
 """The package of a project's ``code/*.py``, which import each other as ``from .other import thing``."""
@@ -78,11 +71,11 @@ def load_code(source: str) -> UserCode:
         ConfigurationError: There is none, it cannot be imported, or a tool, agent or effect cannot be one. The message
             begins with file and line where there are any, and says what was expected.
     """
-    names = _modules_of(Path(source)) if "/" in source else _module_of(source)
+    names = _modules_of(Path(source)) if "/" in source else (served_module(source),)
     code = UserCode({}, {}, {})
     seen: set[int] = set()
     for name in names:
-        module = _import(name)
+        module = import_code(name)
         for tool in _tools_of(module, seen):
             _add(code.tools, tool, "tool", "@tool(name=…)")
         for agent in filter(None, map(as_agent, tuple(vars(module).values()))):
@@ -106,54 +99,6 @@ def _add(known: dict[str, _Named], thing: _Named, kind: str, how: str) -> None:
     known[thing.name] = thing
 
 
-def user_place(frame: FrameType | None) -> str | None:
-    """Return the innermost place in code of users on a stack, as ``file:line``; the innermost of all without any."""
-    innermost = None
-    while frame is not None:
-        file = frame.f_code.co_filename
-        innermost = innermost or f"{file}:{frame.f_lineno}"
-        if is_users(file):
-            return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}()"
-        frame = frame.f_back
-    return innermost
-
-
-def place_of_thread(ident: int | None) -> str | None:
-    """Return where a thread is now, as `user_place` has it."""
-    # The only way to see another thread; documented, with the underscore as a warning about its use.
-    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage] - see above
-    return user_place(frames.get(ident or 0))
-
-
-def raised_at(error: BaseException) -> str | None:
-    """Return the innermost place in code of users at which an error passed, as ``file:line``."""
-    if isinstance(error, SyntaxError) and error.filename and is_users(error.filename):
-        return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__)
-    return next((f"{each.filename}:{each.lineno}" for each in reversed(frames) if is_users(each.filename)), None)
-
-
-def is_users(file: str) -> bool:
-    """Return whether a file is code of users: not the standard library's, another package's or ours."""
-    if any(file == root or (root.endswith("/") and file.startswith(root)) for root in _SERVED):
-        return True
-    is_ours = file.startswith(("<frozen ", _OURS)) or any(file.startswith(f"{root}/") for root in _LIBRARIES)
-    return not is_ours and f"/{PACKAGES}/" not in file
-
-
-def _module_of(name: str) -> tuple[str, ...]:
-    """Return a module of a package, whose files are from now on code of users."""
-    try:
-        spec = find_spec(name.partition(".")[0])
-    except (ImportError, ValueError):
-        spec = None
-    if spec is not None and spec.submodule_search_locations:
-        _SERVED.update(f"{folder}/" for folder in spec.submodule_search_locations)
-    elif spec is not None and spec.origin is not None:
-        _SERVED.add(spec.origin)
-    return (name,)
-
-
 def _modules_of(folder: Path) -> tuple[str, ...]:
     tools, code = folder / "tools", folder / "code"
     if not tools.is_dir() and not code.is_dir():
@@ -172,25 +117,6 @@ def _modules_of(folder: Path) -> tuple[str, ...]:
         *(f"tools.{path.stem}" for path in sorted(tools.glob("[A-Za-z]*.py"))),
         *(f"{_CODE}.{path.stem}" for path in sorted(code.glob("[A-Za-z]*.py"))),
     )
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise ConfigurationError(
-            f"{raised_at(error) or name}: the module {name!r} ends the process in its import ({type(error).__name__}); "
-            "expected a module that only defines things."
-        ) from error
-    except ConfigurationError as error:
-        if str(error).startswith("/"):
-            raise
-        raise ConfigurationError(f"{raised_at(error) or name}: {error}") from error
-    except BaseException as error:
-        # Code of users may raise anything; nothing here goes on without it.
-        raise ConfigurationError(
-            f"{raised_at(error) or name}: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _tools_of(module: ModuleType, seen: set[int]) -> Iterator[UserTool]:

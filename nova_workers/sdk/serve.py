@@ -15,14 +15,14 @@ import argparse
 import logging
 import os
 import sys
-import threading
 from collections.abc import Callable
 from importlib import import_module
 from typing import Final, TextIO
 
 from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.user_code import ending_late_imports
 from nova_workers.contracts.user_tools import ListedAgent, ListedTool, ToolListing
-from nova_workers.sdk.loading import UserCode, UserTool, load_code, place_of_thread
+from nova_workers.sdk.loading import UserCode, UserTool, load_code
 
 _IMPORT_TIMEOUT_S: Final = 60.0
 _EXIT_PROBLEM: Final = 2
@@ -71,22 +71,11 @@ def _own_streams() -> tuple[TextIO, TextIO]:
 
 def _listed(source: str, within_s: float, report: Callable[[str], int]) -> UserCode | str:
     """Return the code of a source, or what is wrong with it. An import that takes too long ends the process."""
-    importing = threading.get_ident()
-
-    def late() -> None:
-        place = place_of_thread(importing)
-        code = report(f"{place or source}: the import did not end within {within_s:g} s; expected one that returns.")
-        os._exit(code)
-
-    timer = threading.Timer(within_s, late)
-    timer.daemon = True
-    timer.start()
     try:
-        return load_code(source)
+        with ending_late_imports(source, within_s, lambda problem: os._exit(report(problem))):
+            return load_code(source)
     except ConfigurationError as error:
         return error.message
-    finally:
-        timer.cancel()
 
 
 def _report(problem: str, as_list: bool, output: TextIO) -> int:

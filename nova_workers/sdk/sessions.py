@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from nova_workers.base.errors import NovaError, ToolFailure
+from nova_workers.base.user_code import raised_at
 from nova_workers.contracts.native import CODE_STEP
 from nova_workers.contracts.user_agents import (
     MAX_STEP_BYTES,
@@ -31,7 +32,6 @@ from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Used, Wanted
 from nova_workers.sdk.execution import Execution
-from nova_workers.sdk.loading import raised_at
 
 _T = TypeVar("_T")
 

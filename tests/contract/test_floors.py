@@ -26,7 +26,12 @@ CONTRACTS: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_t
     "contracts"
 ]
 ROOMS = ("nova_workers", "api", "beat", "models")
-ENTRY_POINTS = {"nova_workers.agents", "nova_workers.effects", "nova_workers.tools"}
+ENTRY_POINTS = {
+    "nova_workers.agents",
+    "nova_workers.effects",
+    "nova_workers.inbound_channels",
+    "nova_workers.tools",
+}
 """Groups of entry points, which are no modules."""
 _DOTTED = re.compile(r"nova_workers(\.(?!(?:api|beat|models)\b)[a-z_]\w*)+(:[a-z_]\w*)?")
 _PARTS = re.compile(r"\bpart(_name)?\(['\"]([\w.]+)['\"]\)(\}(:\w+))?")

@@ -17,10 +17,7 @@ from nova_workers.base.config import AudioSettings, Settings
 from nova_workers.base.errors import (
     ConfigurationError,
     DeliveryFailed,
-    Forbidden,
-    NovaError,
     TooManyRequests,
-    Unauthenticated,
     Unavailable,
 )
 from nova_workers.base.stopping import stop_tasks
@@ -29,20 +26,16 @@ from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.pairing import Pairing
 from nova_workers.channels.relay import Relay
+from nova_workers.channels.serving import PATIENCE, serve_exclusively
 from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.channel import TelegramChannel
 from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.media import MediaReader
 from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhook
 from nova_workers.client.client import NovaClient
-from nova_workers.client.retry import Retry
 
 _log = structlog.get_logger(__name__)
 
-_PATIENCE = Retry(attempts=10_000, base_s=0.5, max_s=30.0)
-"""The patience with replies: about three days. An update of Telegram's is gone by then, so nothing else would bring it
-again."""
-_AGAIN_S = 15.0
 _COMMANDS = [
     BotCommand(command="new", description="Begin a new conversation"),
     BotCommand(command="agents", description="Choose an agent"),
@@ -127,34 +120,7 @@ class _ServedBot:
         self._audio = audio
 
     async def serve(self) -> None:
-        while True:
-            await self._journal.acquire()
-            serving = asyncio.create_task(self._relay(), name=f"relay-{self._bot.channel}")
-            keeping = asyncio.create_task(self._journal.keep(), name=f"lease-{self._bot.channel}")
-            try:
-                await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await stop_tasks([serving, keeping])
-                await self._journal.release()
-            for task in (serving, keeping):
-                if not task.cancelled() and (error := task.exception()) is not None:
-                    await self._pause(error)
-
-    async def _pause(self, error: BaseException) -> None:
-        """Wait after a fault. The other bots are served meanwhile, and this one when its cause is removed.
-
-        Raises:
-            Unauthenticated: The API does not know the key, for no bot.
-            Forbidden: The key lacks a scope.
-        """
-        match error:
-            case Unauthenticated() | Forbidden():
-                raise error
-            case NovaError():
-                _log.error("telegram.bot_stopped", channel=self._bot.channel, error=error.message, again_s=_AGAIN_S)
-            case _:
-                _log.error("telegram.bot_stopped", channel=self._bot.channel, again_s=_AGAIN_S, exc_info=error)
-        await asyncio.sleep(_AGAIN_S)
+        await serve_exclusively(self._journal, self._bot.channel, self._relay)
 
     async def _relay(self) -> None:
         username = await self._username()
@@ -170,7 +136,7 @@ class _ServedBot:
             channel,
             agent_id=self._bot.agent_id,
             senders=allowed,
-            patience=_PATIENCE,
+            patience=PATIENCE,
             journal=self._journal,
             inbox=InboxFeed(self._client, self._journal, self._bot.channel, self._bot.home),
             may_choose_agents=self._bot.may_choose_agents,
@@ -188,7 +154,7 @@ class _ServedBot:
                 failures += 1
                 advice = "Copy the token from BotFather again." if error.response_status == 401 else ""
                 _log.warning("telegram.away", channel=self._bot.channel, error=error.message, advice=advice)
-                await asyncio.sleep(error.retry_after_s or _PATIENCE.delay_s(failures))
+                await asyncio.sleep(error.retry_after_s or PATIENCE.delay_s(failures))
             else:
                 with suppress(DeliveryFailed):
                     await self._api(SetMyCommands(commands=_COMMANDS))
@@ -234,7 +200,7 @@ async def _wait_for_api(client: NovaClient) -> None:
         except (Unavailable, TooManyRequests) as error:
             failures += 1
             _log.warning("channel.api_away", failures=failures, error=error.message)
-            await asyncio.sleep(_PATIENCE.delay_s(failures))
+            await asyncio.sleep(PATIENCE.delay_s(failures))
         else:
             return
 

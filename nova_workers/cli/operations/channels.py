@@ -84,6 +84,35 @@ deletion(
 )
 
 
+@app.command("run")
+def run(
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its entry point in an installed package.")],
+    *,
+    allow: Annotated[
+        list[str], typer.Option("--allow", metavar="SENDER", help="Who may write; * permits everyone. May be repeated.")
+    ],
+    agent: Annotated[str, typer.Option(help="The agent of new conversations.")] = "nova",
+    name: Annotated[
+        str | None,
+        typer.Option(help="The channel's name in the fleet, by default that of its entry point. Never change it."),
+    ] = None,
+    deliveries_to: Annotated[
+        str | None,
+        typer.Option(
+            "--deliveries-to", metavar="CONVERSATION", help="Gets deliveries and questions of other runs, if any."
+        ),
+    ] = None,
+    api_url: ApiUrlOption = None,
+    api_key: ApiKeyOption = None,
+) -> None:
+    """Serve a channel of an installed package. Several processes are safe: one of them serves it."""
+    command = ["run", channel, "--agent", agent]
+    command += [part for sender in allow for part in ("--allow", sender)]
+    for option, value in (("--name", name), ("--deliveries-to", deliveries_to)):
+        command += [] if value is None else [option, value]
+    _become_channel(command, api_url=api_url, api_key=api_key)
+
+
 def _become_channel(arguments: list[str], *, api_url: str | None, api_key: str | None) -> None:
     settings = load_settings()
     target = find_target(settings, api_url=api_url, api_key=api_key)

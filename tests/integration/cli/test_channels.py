@@ -6,9 +6,11 @@ import asyncio
 import base64
 import json
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,8 +24,10 @@ from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, RunView
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, blocks
-from tests.support.processes.command_line import Child, Nova
+from tests.support.data.example_package import PACKAGE
+from tests.support.processes.command_line import Child, Nova, wait_for
 from tests.support.processes.fleet import Fleet
+from tests.support.processes.installed_packages import copy_into
 from tests.support.waiting import stays, until
 
 pytestmark = pytest.mark.fleet
@@ -378,3 +382,40 @@ async def test_the_channel_of_the_guide_works(stage: Stage, tmp_path: Path) -> N
     assert json.loads(answer.read_text())["text"] == "You said: hello"
     with suppress(asyncio.CancelledError):
         await stage.stop()
+
+
+@proves("channels.packages")
+def test_a_channel_of_a_package_is_served_by_one_process_of_several(nova: Nova, tmp_path: Path) -> None:
+    copy_into(PACKAGE, tmp_path / "packages")
+    folder = tmp_path / "desk"
+    environment = {
+        **os.environ,
+        **nova.env,
+        "PYTHONPATH": f"{tmp_path / 'packages'}:{ROOT}",
+        "DESK_FOLDER": str(folder),
+    }
+    command = [sys.executable, "-m", "nova_workers.channels", "run", "desk", "--allow", "ann"]
+    command += ["--name", f"desk-{uuid.uuid4().hex[:8]}"]
+
+    def says_and_gets(number: int) -> None:
+        draft = folder / "in" / f"{number}.draft"
+        draft.write_text(json.dumps({"conversation": "kitchen", "sender": "ann", "text": f"hello {number}"}))
+        draft.rename(draft.with_suffix(".json"))
+        wait_for(lambda: f"You said: hello {number}" in answers(), 60, "the answer")
+
+    def answers() -> list[str]:
+        return sorted(json.loads(path.read_text())["text"] for path in (folder / "out").glob("*.json"))
+
+    with ExitStack() as stack:
+        processes: list[subprocess.Popen[bytes]] = []
+        for number in (1, 2):
+            processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL))
+            stack.callback(processes[-1].wait)
+            stack.callback(processes[-1].kill)
+            wait_for((folder / "in").is_dir, 60, "the folder")
+            says_and_gets(number)
+        # The second one takes over.
+        processes[0].terminate()
+        says_and_gets(3)
+    assert answers() == [f"You said: hello {number}" for number in (1, 2, 3)]
+    assert list((folder / "in").iterdir()) == []

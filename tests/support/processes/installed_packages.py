@@ -19,12 +19,18 @@ def install(project: Path, into: Path) -> Path:
     venv.create(into, with_pip=False, symlinks=True)
     packages = into / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     (packages / "beside.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+    copy_into(project, packages)
+    return packages
+
+
+def copy_into(project: Path, packages: Path) -> None:
+    """Copy the packages of a project and its entry points into a directory of packages."""
     described = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
     modules = [path.parent for path in project.glob("*/__init__.py")]
     for module in modules:
         shutil.copytree(module, packages / module.name, ignore=shutil.ignore_patterns("__pycache__"))
     about = packages / f"{described['name'].replace('-', '_')}-{described['version']}.dist-info"
-    about.mkdir()
+    about.mkdir(parents=True)
     (about / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {described['name']}\nVersion: {described['version']}\n"
     )
@@ -36,4 +42,3 @@ def install(project: Path, into: Path) -> Path:
     )
     files = [path for module in modules for path in (packages / module.name).rglob("*.py")]
     (about / "RECORD").write_text("".join(f"{os.path.relpath(path, packages)},,\n" for path in files))
-    return packages
