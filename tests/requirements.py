@@ -170,6 +170,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "changes.late-commit": "A change whose transaction commits late is sent nevertheless, in its place.",
     "changes.resume": "A follower of changes that resumes at any process gets what it missed, once.",
     "changes.own": "A follower of changes gets only what its key may read.",
+    "console.changes": "A page that shows many things asks for nothing while nothing changes, and shows what does.",
     "changes.one-reader": "One reader serves all followers of changes of a process.",
     "events.ids": "Event ids are <attempt>-<seq> without gaps, and only grow.",
     "events.batched": "A run's events leave at most once a flush interval, several in an entry.",

@@ -22,16 +22,16 @@ from nova_workers.base.http_server.hosts import HostCheck
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
+from nova_workers.console import news
 from nova_workers.console.assets import Assets
 from nova_workers.console.fleet_watch import PATIENCE_S, FleetWatch, is_ready
 from nova_workers.console.guard import Guard
-from nova_workers.console.live import nothing, stream
 from nova_workers.console.pages import PAGES
 from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.sign_in_limit import SignInLimit
-from nova_workers.console.state import ConsoleState, state_of
+from nova_workers.console.state import ConsoleState
 
 _MAX_BODY_BYTES = 40 * 1024 * 1024
 """The limit of a request with its files. The API's own bounds are usually lower, and its messages say which."""
@@ -74,7 +74,7 @@ def build_console(
     app = Starlette(
         routes=[
             Route("/healthz", _healthz),
-            Route("/watch", _watch),
+            Route("/changes", news.follow),
             Route("/favicon.ico", _favicon),
             Mount(assets.prefix, assets.app()),
             *(route for page in PAGES for route in page.routes),
@@ -114,11 +114,6 @@ def _names(settings: Settings) -> list[str]:
 
 async def _healthz(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
-
-
-async def _watch(request: Request) -> Response:
-    """Stream whether the fleet answers, to a page without another stream."""
-    return stream(state_of(request).watch, nothing())
 
 
 async def _favicon(request: Request) -> Response:

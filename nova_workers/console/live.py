@@ -1,8 +1,8 @@
 """What is live of a page: all of it.
 
-``<main>`` and the title are fetched again, whole: each so many seconds (``data-refresh``), or at each `RENEW` of the
-page's stream of server-sent events. So no part of a page is older than another. A conversation and a tried message,
-whose text grows, get lists of changes to elements by id.
+``<main>`` and the title are fetched again, whole: at each `RENEW` of the page's stream of server-sent events (of
+pages that show many things, by `news`), or each so many seconds (``data-refresh``). So no part of a page is older than
+another. A conversation and a tried message, whose text grows, get lists of changes to elements by id.
 
 `static/js/live.js` is the other end: an element with ``data-stream`` opens the address, and applies what comes. After
 a break it asks again with the id of the last event that it has (`resume_id`).
@@ -34,7 +34,9 @@ HEARTBEAT_S = 15.0
 RENEW_S = 0.3
 """A part of a page that is read again as a whole is so after this pause at the earliest."""
 
-Action = Literal["replace", "inner", "append", "prepend", "remove", "show", "hide", "title", "renew"]
+Action = Literal[
+    "replace", "inner", "append", "prepend", "remove", "show", "hide", "title", "renew", "refresh", "needs"
+]
 
 
 _WHOLE = frozenset({"replace", "renew"})
@@ -47,7 +49,8 @@ class Change:
     Attributes:
         action: ``replace`` and ``inner`` keep unchanged elements, focus and open folds; ``append`` and ``prepend`` add
             to its children, unless an element with the new one's id is there already; ``show`` and ``hide`` need no
-            HTML. ``title`` sets the page's title, ``renew`` fetches the page again; both have no target.
+            HTML. ``title`` sets the page's title, ``renew`` fetches the page again, and so does ``refresh``, which
+            keeps what an action reported; ``needs`` is what needs a person, as JSON. These have no target.
         target: The element's id.
         html: Made by templates.
         id: Where the stream resumes after a break, such as an event cursor; of the last change of an event.
@@ -95,7 +98,9 @@ class _EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> AsyncGenerator[None]:
+async def renewals(
+    events: AsyncGenerator[E], is_news: Callable[[E], bool], *, pause_s: float = RENEW_S
+) -> AsyncGenerator[None]:
     """Yield whenever what the page shows has to be read again, until the events end.
 
     Between two renewals is a pause, and a renewal stands for all news before it: a stream that begins with a hundred
@@ -104,6 +109,7 @@ async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> A
     Args:
         events: What happens, such as a client's event stream. It is read also while the caller renews the page.
         is_news: Whether an event changes what the page shows.
+        pause_s: The shortest time between two renewals.
 
     Raises:
         NovaError: The events ended with an error.
@@ -113,7 +119,7 @@ async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> A
     tasks: list[asyncio.Task[object]] = [reader]
     loop = asyncio.get_running_loop()
     # The page was read just before it opened its stream.
-    due_at = loop.time() + RENEW_S
+    due_at = loop.time() + pause_s
     try:
         while True:
             tasks = [reader, asyncio.create_task(unread.wait())]
@@ -124,7 +130,7 @@ async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> A
             await asyncio.wait({reader}, timeout=max(0.0, due_at - loop.time()))
             unread.clear()
             yield
-            due_at = loop.time() + RENEW_S
+            due_at = loop.time() + pause_s
         reader.result()
     finally:
         await stop_tasks(tasks)
@@ -135,12 +141,6 @@ async def _note(events: AsyncGenerator[E], is_news: Callable[[E], bool], unread:
         async for event in source:
             if is_news(event):
                 unread.set()
-
-
-async def nothing() -> AsyncGenerator[Change]:
-    """Yield no change: of a page that only has to know whether the fleet answers."""
-    await asyncio.Event().wait()
-    yield DONE
 
 
 async def _events(watch: FleetWatch, changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:

@@ -108,7 +108,7 @@ async def test_a_fleet_that_is_down_is_a_page_that_tries_again(
         assert "data-retry" in answer.text
         # A part of a page fails as the page does: it is tried again, and not loaded to show a fault of the console.
         assert (await lost.get("/runs", headers={"Nova-Fragment": "refresh"})).status_code == 503
-        async with lost.stream("GET", "/watch") as stream:
+        async with lost.stream("GET", "/changes") as stream:
             lines = stream.aiter_lines()
             async with asyncio.timeout(60):
                 while (line := await anext(lines)) != 'data: [["show","away",""]]':

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +16,8 @@ from structlog.testing import capture_logs
 from nova_workers.base.errors import Unavailable
 from nova_workers.console import app
 from nova_workers.console.fleet_watch import PATIENCE_S, PAUSE_S, FleetWatch
-from nova_workers.console.live import DONE, RENEW, RENEW_S, Change, nothing, renewals, stream
+from nova_workers.console.live import DONE, RENEW, RENEW_S, Change, renewals, stream
+from nova_workers.contracts.changes import SCOPE_OF
 from tests.requirements import proves
 from tests.support.waiting import pass_time, until
 
@@ -238,7 +240,7 @@ async def test_a_stream_says_when_the_fleet_does_not_answer_and_when_it_does_aga
     async def ask() -> bool:
         return not away
 
-    body = _body(nothing(), ask)
+    body = _body(_nothing(), ask)
     assert b"open" in await anext(body)
     away = True
     assert _changes([(await anext(body)).decode()]) == [["show", "away", ""]]
@@ -295,3 +297,19 @@ def test_the_title_of_a_page_of_one_thing_names_the_thing() -> None:
     of_all = {"home", "usage", "fleet", "connect", "tenant"}
     titles = {path: path.read_text().partition("{% block title %}")[2].partition("{% endblock %}")[0] for path in pages}
     assert [str(path) for path, title in titles.items() if "{{" not in title and path.parent.name not in of_all] == []
+
+
+async def _nothing() -> AsyncGenerator[Change]:
+    await asyncio.Event().wait()
+    yield DONE
+
+
+def test_pages_that_show_many_things_are_live_by_what_changes_and_not_by_the_clock() -> None:
+    templates = Path(app.__file__).parent / "templates"
+    for name in ("home/show", "runs/list", "inbox/list", "tasks/board", "triggers/list", "orchestrations/list"):
+        text = (templates / f"{name}.html").read_text()
+        live = text.partition("{% block live %}")[2].partition("{% endblock %}")[0]
+        named = re.findall(r"of=(\w+)", live.partition('data-stream="/changes?')[2].partition('"')[0])
+        assert named, name
+        assert set(named) <= SCOPE_OF.keys(), name
+        assert "data-refresh" not in text, name

@@ -1,6 +1,7 @@
-// What is live of a page: it is fetched again, whole, each so many seconds (`data-refresh` of <main>) or when its stream
-// (`data-stream`) says so; streams of changes to single elements; and a page that waits for the API (`data-retry`).
+// What is live of a page: it is fetched again, whole, when its stream (`data-stream` of <main>) says so, or each so many
+// seconds (`data-refresh`); streams of changes to single elements; and a page that waits for the API (`data-retry`).
 import { morph, morphChildren } from "./morph.js";
+import { listensHidden, showNeeds, showTitle } from "./needs.js";
 import { showTimes } from "./parts.js";
 
 const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
@@ -19,7 +20,7 @@ export function startLive() {
     for (const [element, stream] of streams) {
       if (!element.isConnected) { stream.end(); streams.delete(element); }
     }
-    // Each stream says whether the fleet answers; a page that has none gets one for that alone.
+    // Each stream says whether the fleet answers; a page that has none gets one for that, and for what needs a person.
     if (away && [...streams.values()].every((stream) => stream.done)) streams.set(away, new Stream(away));
   };
   openStreams();
@@ -31,7 +32,10 @@ export function startLive() {
 export function apply(changes) {
   for (const [action, id, html] of changes) {
     if (action === "renew") renew();
-    if (action === "title") document.title = html;
+    // Of a page that shows many things: what an action reported of one is not over yet.
+    if (action === "refresh") refresh();
+    if (action === "needs") showNeeds(JSON.parse(html));
+    if (action === "title") showTitle(html);
     const target = document.getElementById(id);
     if (!target) continue;
     const parsed = document.createElement("template");
@@ -71,7 +75,7 @@ class Stream {
   open() {
     clearTimeout(this.timer);
     if (this.done || this.source) return;
-    const url = new URL(this.element.dataset.stream ?? "/watch", location.href);
+    const url = new URL(this.element.dataset.stream ?? "/changes", location.href);
     if (this.after) url.searchParams.set("after", this.after);
     this.source = new EventSource(url);
     this.openedAt = Date.now();
@@ -115,17 +119,25 @@ class Stream {
 
   onVisibility() {
     clearTimeout(this.hiding);
-    if (document.hidden) this.hiding = setTimeout(() => { clearTimeout(this.timer); this.close(); }, HIDDEN_MS);
+    if (document.hidden) this.hiding = setTimeout(() => this.onHidden(), HIDDEN_MS);
     else this.open();
+  }
+
+  async onHidden() {
+    // What has no address of its own says what needs a person, as pages do that show many things.
+    const isOfChanges = (this.element.dataset.stream ?? "/changes").startsWith("/changes");
+    if (isOfChanges && (await listensHidden())) return;
+    clearTimeout(this.timer);
+    this.close();
   }
 }
 
 // A page that is live is fetched again: each `data-refresh` seconds of <main>, or when its stream says so.
-const renewal = { timer: 0, failures: 0, isUnderWay: false, isStale: false };
+const renewal = { timer: 0, failures: 0, isUnderWay: false, isStale: false, isDue: false };
 
 function startRenewal() {
   const main = document.getElementById("main");
-  const soon = () => document.hidden || !main.dataset.refresh || renew(true);
+  const soon = () => document.hidden || !(main.dataset.refresh || renewal.isDue) || renew(true);
   planRenewal(main);
   document.addEventListener("visibilitychange", soon);
   addEventListener("online", soon);
@@ -139,10 +151,16 @@ function planRenewal(main) {
   if (pause) renewal.timer = setTimeout(() => document.hidden || renew(true), pause);
 }
 
+function refresh() {
+  renewal.isDue = document.hidden;
+  if (!document.hidden) renew(true);
+}
+
 async function renew(byClock = false) {
   if (renewal.isUnderWay) { renewal.isStale = true; return; }
   const main = document.getElementById("main");
   renewal.isUnderWay = true;
+  renewal.isDue = false;
   do {
     renewal.isStale = false;
     clearTimeout(renewal.timer);
@@ -162,7 +180,7 @@ function showPage(main, page, byClock) {
   // What an action reported is true until the page changes, and stays long enough to be read while time passes.
   const flash = document.getElementById("flash");
   if (flash && byClock && performance.now() < FLASH_MS) page.getElementById("away").after(flash.cloneNode(true));
-  document.title = page.title;
+  showTitle(page.title);
   morph(main, theirs, true);
   showTimes();
   document.dispatchEvent(new CustomEvent("nova:changed"));

@@ -14,10 +14,12 @@ from nova_workers.contracts.http.orchestrations import AgentKill, OrchestrationC
 from nova_workers.contracts.http.tasks import TaskCreate, TaskEnd
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch
 from nova_workers.contracts.http.wire import StatelessRunCreate, ThreadFork, ThreadPatch
+from nova_workers.contracts.waits import AskUser
+from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.console.conftest import Console
 from tests.requirements import proves
-from tests.support.waiting import until
+from tests.support.waiting import stays, until
 
 # What a page shows, without what only its scripts or the clock change.
 _SHOWN = r"""
@@ -117,4 +119,59 @@ async def test_what_a_person_types_and_selects_stays_while_a_page_changes(consol
     await expect(page.get_by_role("button", name="Work on it now")).to_be_visible()
     await expect(page.get_by_label("Description")).to_have_value("Half a sentence")
     await expect(page.get_by_label("New step")).to_be_focused()
+    await client.aclose()
+
+
+@proves("console.changes")
+async def test_a_page_asks_for_nothing_while_nothing_changes_and_shows_a_run_of_elsewhere(
+    console: Console, page: Page, worker: ManualWorker
+) -> None:
+    client = NovaClient(console.api.url, console.api.tenant.key)
+    for path in ("/", "/runs"):
+        asked: list[str] = []
+        page.on("request", lambda request, asked=asked: asked.append(request.url))
+        # Its stream begins with one renewal, for what changed since the page was made.
+        async with page.expect_request(lambda request: request.headers.get("nova-fragment") == "refresh"):
+            await page.goto(path)
+        await until(lambda asked=asked: len([url for url in asked if "/changes" in url]) == 1, "its stream")
+        seen = len(asked)
+        await stays(lambda asked=asked, seen=seen: len(asked) == seen, for_s=4.0)
+        run = await client.runs.create(StatelessRunCreate(message=f"From elsewhere {path}", agent_id="nova"))
+        shown = page.locator("#main").get_by_text(f"From elsewhere {path}").first
+        await expect(shown).to_be_visible(timeout=30_000)
+        turn = await worker.claim(run.thread_id)
+        await turn.finish()
+        row = page.locator("#main").locator("tr, li", has_text=f"From elsewhere {path}").last
+        await expect(row).to_contain_text("succeeded", timeout=30_000)
+    await client.aclose()
+
+
+_NOTIFICATIONS = """
+window.shown = [];
+window.Notification = class {
+  static permission = "default";
+  static async requestPermission() { return (Notification.permission = "granted"); }
+  constructor(title, { body }) { window.shown.push([title, body]); }
+};
+"""
+
+
+async def test_a_question_is_counted_in_the_title_and_notified_to_who_asked_for_it(
+    console: Console, page: Page, worker: ManualWorker
+) -> None:
+    client = NovaClient(console.api.url, console.api.tenant.key)
+    await page.add_init_script(_NOTIFICATIONS)
+    await page.goto("/tasks")
+    await expect(page).to_have_title("Tasks · Nova")
+    notify = page.get_by_role("button", name="Notify me when something needs a person")
+    await notify.click()
+    await expect(notify).to_have_attribute("aria-pressed", "true")
+    await page.wait_for_function("localStorage.getItem('nova:notify') === 'yes'")
+    for count, question in ((1, "Which one?"), (2, "And this?")):
+        run = await client.runs.create(StatelessRunCreate(message="Choose", agent_id="nova"))
+        turn = await worker.claim(run.thread_id)
+        await turn.suspend("", NewWait("call_1", AskUser(question=question)))
+        await expect(page).to_have_title(f"({count}) Tasks · Nova", timeout=30_000)
+    await page.wait_for_function("window.shown.length")
+    assert ["A question: nova", "And this?"] in await page.evaluate("window.shown")
     await client.aclose()
