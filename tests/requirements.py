@@ -449,6 +449,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "names.one-line": "No name that a request gives has a control character, and none reaches a terminal.",
     "security.login-link": "A one-time login is printed on a terminal only.",
     "security.bare-addresses": "Of an address in a log, an error or a trace, only scheme and host are shown.",
+    "support.no-content": "A file for those who help has facts of the fleet, and no content or secret of it.",
     "security.telegram": "Strangers, and senders without a webhook's secret, reach no agent.",
     "security.native-tools": "A native tool above the trust of an agent is not offered, and a call of it does nothing.",
     "security.files": "File tools leave the directories of their agent through no path and no link.",

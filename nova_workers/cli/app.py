@@ -110,6 +110,7 @@ COMMANDS = (
     Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN, "local"),
     Lazy("dev", "nova_workers.cli.projects.dev", "Start it with a project, applied on each change.", _RUN, "local"),
     Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN, "fleet"),
+    Lazy("support-bundle", "nova_workers.cli.operations.support", "Write a file with facts for help.", _RUN, "fleet"),
     Lazy("security", "nova_workers.cli.security.commands", "Try the walls of a fleet from outside.", _RUN),
     Lazy(
         "migrate",
