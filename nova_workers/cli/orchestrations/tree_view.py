@@ -71,6 +71,7 @@ class TreeView:
     def take(self, record: TreeRecord) -> str | None:
         """Take a record, and return the line that a pipe gets for it, if any."""
         self._latest_s = time.monotonic()
+        self._began_s = min(self._began_s, _on_clock(record.event.at))
         event, agent = record.event, self._agents.get(record.agent_id or "")
         if isinstance(event, AgentStateChanged):
             return self._moved(event)
@@ -111,12 +112,12 @@ class TreeView:
             self._agents[agent.id] = agent
         if event.state == "PENDING":
             self.end = None if event.depth == 0 else self.end
-            agent.began_s, agent.ended_s, agent.progress = time.monotonic(), None, ""
+            agent.began_s, agent.ended_s, agent.progress = _on_clock(event.at), None, ""
         agent.state, agent.waits_for = event.state, event.waits_for
         agent.model = event.model or agent.model
         agent.error = event.error_message or "" if event.state in ("FAILED", "KILLED") else ""
         if event.state in ENDED_AGENTS:
-            agent.ended_s, agent.doing = time.monotonic(), ""
+            agent.ended_s, agent.doing = _on_clock(event.at), ""
         what = self._awaited(agent) or short(agent.error or (event.summary or ""), 200)
         return f"{agent.label} {agent.state}" + (f": {what}" if what else "")
 
@@ -132,16 +133,14 @@ class TreeView:
 
     def seed(self, tree: OrchestrationTree) -> None:
         """Take a tree as the ledger has it."""
-        now = datetime.now(UTC)
         for each in tree.agents:
             agent = _Agent(each.id, each.parent_id, each.role, each.name, each.state, each.model)
             agent.waits_for = tuple(each.waits_for)
             agent.doing = _WAITS if each.waits else "" if each.hold is None else each.hold.message
             agent.error = each.error.message if each.error is not None else ""
-            until = (each.ended_at or each.state_at) if each.state in ENDED_AGENTS else now
-            # A clock of this machine that is behind the fleet's makes no negative time.
-            agent.began_s -= max((until - each.created_at).total_seconds(), 0.0)
-            agent.ended_s = time.monotonic() if each.state in ENDED_AGENTS else None
+            agent.began_s = _on_clock(each.created_at)
+            agent.ended_s = _on_clock(each.ended_at or each.state_at) if each.state in ENDED_AGENTS else None
+            self._began_s = min(self._began_s, agent.began_s)
             if each.progress is not None:
                 percent = each.progress.percent
                 agent.progress = each.progress.status + (f" {percent:g}%" if percent is not None else "")
@@ -197,3 +196,10 @@ class TreeView:
             return "user"
         agent = self._agents.get(agent_id)
         return agent_id if agent is None else agent.name
+
+
+def _on_clock(at: datetime | None) -> float:
+    """Return a time of the fleet's clock on the monotonic one: what happened before the drawing began, too."""
+    # A clock of this machine that is behind the fleet's makes no negative time.
+    passed_s = 0.0 if at is None else max((datetime.now(UTC) - at).total_seconds(), 0.0)
+    return time.monotonic() - passed_s

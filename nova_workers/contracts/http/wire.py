@@ -512,7 +512,7 @@ class ToolCallView(View):
     spawned_run_id: str | None = None
     """The run that it started, if it asked an agent."""
     spawned_usage: UsageView | None = None
-    """Of that run, once it has ended. It is not in the usage of this turn."""
+    """What that run has used so far. It is not in the usage of this turn."""
     started_at: datetime | None
     completed_at: datetime | None
 

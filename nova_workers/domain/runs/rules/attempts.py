@@ -246,7 +246,7 @@ class AttemptRunner:
         """Release the run until its open calls have been answered from outside."""
         claim, parts, journal = attempt.claim, self._parts, attempt.journal
         waits, step = new_waits(result.deferred, now=parts.clock.now()), result.deferred[0].call.step
-        facts, clears = journal.facts, journal.clears(step)
+        facts, clears, spent = journal.facts, journal.clears(step), journal.spent_with(result.deferred_usage)
         attempt.run.ending = True
 
         # Masters run already, so one may have ended before anything waited for it.
@@ -255,7 +255,7 @@ class AttemptRunner:
         async def write(tx: UnitOfWork) -> Suspended:
             tree = await parts.orchestrated.lock(tx.connection, claim) if claim.place is not None else None
             suspended = await suspend_run(tx.connection, claim, waits, result.deferred_usage, facts, clears=clears)
-            tx.publish(lambda: attempt.events.suspended(suspended.status, step, waits))
+            tx.publish(lambda: attempt.events.suspended(suspended.status, step, spent, waits))
             if tree is not None:
                 await parts.orchestrated.suspended(tx, tree, claim, result.usage.reasoning_ms)
             tx.ring(suspended.children)

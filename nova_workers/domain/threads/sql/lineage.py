@@ -29,6 +29,15 @@ WITH RECURSIVE segments AS (
 )
 """
 
+# Of an ended run its row of usage; of an open one, what its committed steps have used.
+_SPAWNED_USAGE = """
+SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd
+  FROM usage WHERE run_id = c.spawned_run_id
+ UNION ALL
+SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd
+  FROM runs r JOIN turns t ON t.id = r.turn_id WHERE r.id = c.spawned_run_id AND r.finished_at IS NULL
+"""
+
 _TURNS = f"""
 {_SEGMENTS}
 SELECT u.*, u.run_id IS NULL AND u.type = 'normal' AS imported,
@@ -41,12 +50,12 @@ SELECT u.*, u.run_id IS NULL AND u.type = 'normal' AS imported,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', c.call_id, 'tool_name', c.tool_name, 'params', c.params, 'status', c.status,
                    'result', c.result, 'error', c.error, 'step', c.step, 'spawned_run_id', c.spawned_run_id,
-                   'spawned_usage', CASE WHEN s.run_id IS NOT NULL THEN jsonb_build_object(
+                   'spawned_usage', CASE WHEN s.input_tokens IS NOT NULL THEN jsonb_build_object(
                        'input_tokens', s.input_tokens, 'output_tokens', s.output_tokens,
                        'cache_read_tokens', s.cache_read_tokens, 'cache_write_tokens', s.cache_write_tokens,
                        'reasoning_tokens', s.reasoning_tokens, 'cost_usd', s.cost_usd::float8) END,
                    'started_at', c.started_at, 'completed_at', c.completed_at) ORDER BY c.sequence), '[]')
-          FROM tool_calls c LEFT JOIN usage s ON s.run_id = c.spawned_run_id
+          FROM tool_calls c LEFT JOIN LATERAL ({_SPAWNED_USAGE}) s ON true
          WHERE c.turn_id = u.id) AS tool_calls
   FROM segments s
  CROSS JOIN LATERAL (

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, cast
 
 import httpx2
 import orjson
 import pytest
 from redis.asyncio import Redis
+from rich.console import Console
 
 from api.streaming.tree_delivery import TreeDelivery
 from nova_workers.base.keys import orchestration_events, run_events
+from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.contracts import events as live
+from nova_workers.contracts.http.orchestrations import OrchestrationTree
+from nova_workers.contracts.orchestration.events import tree_record_adapter
 from nova_workers.domain.streams.rules.publisher import TreeSource
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated
@@ -94,6 +98,38 @@ async def test_one_stream_has_what_all_agents_do(orchestrated: Orchestrated) -> 
     ]
     assert {frame.data["agent_id"] for frame in frames if frame.type == "tool_status"} == {master["id"], child["id"]}
     assert [frame.data["event"]["summary"] for frame in frames if frame.type == "orchestration_end"] == ["all"]
+
+
+@proves("orchestration.events")
+async def test_what_waiting_agents_have_used_is_in_the_stream_and_in_drawings_of_it(orchestrated: Orchestrated) -> None:
+    spent = {"usage": {"input_tokens": 1_000, "output_tokens": 100, "cost_usd": 0.02}}
+    asks = spawn(spent, call("ask_user", question="Go on?"), spent, complete("part"), name="Worker")
+    view = await orchestrated.run(spent, asks, spent, complete("all"))
+    tree = OrchestrationTree.model_validate(await orchestrated.get(view["id"], "/tree"))
+    assert [agent.usage.cost_usd for agent in tree.agents] == [0.02, 0.02]
+    drawn = TreeView()
+    async with asyncio.timeout(60), listening(orchestrated, view["id"]) as feed:
+        async for frame in feed:
+            record = tree_record_adapter.validate_python(frame.data)
+            # The drawing begins a minute and a half after the agents.
+            event = record.event.model_copy(update={"at": datetime.now(UTC) - timedelta(seconds=95)})
+            drawn.take(record.model_copy(update={"event": event}))
+            if "2 agents · $0.0400" in _text_of(drawn):
+                break
+    assert _text_of(drawn).count("$0.0200") == 2
+    assert _text_of(drawn).count("1 min 35 s") == 3
+    await orchestrated.api.http.post(f"/v1/runs/{tree.agents[1].run_id}/answers", json={"text": "yes"})
+    await orchestrated.settle()
+    for frame in await whole(orchestrated, view["id"]):
+        drawn.take(tree_record_adapter.validate_python(frame.data))
+    assert "2 agents · $0.0800" in _text_of(drawn)
+
+
+def _text_of(view: TreeView) -> str:
+    console = Console(width=200, no_color=True)
+    with console.capture() as captured:
+        console.print(view.render())
+    return captured.get()
 
 
 @proves("orchestration.events")

@@ -31,6 +31,7 @@ from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts, TurnRole
 from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.domain.capabilities.rules.delegation import ASK_AGENT
 from nova_workers.domain.orchestrations.sql.permissions import is_allowed_always
@@ -137,6 +138,16 @@ class TurnJournal(ForwardingListener):
         """The step that was begun and is not complete."""
         last = self._steps[max(self._steps)] if self._steps else None
         return last if last is not None and not last.complete else None
+
+    def spent_with(self, deferred: TokenUsage) -> TokenUsage:
+        """Return the usage of the turn with its open step, whose calls wait.
+
+        Args:
+            deferred: What the other calls of that step have used.
+        """
+        # What a step used that an earlier attempt began is in the turn's sum already.
+        open_step = self.open_step
+        return self._spent + (TokenUsage() if open_step is None else open_step.usage) + deferred
 
     @property
     def facts(self) -> TurnFacts:

@@ -185,8 +185,9 @@ class LiveEvents(TurnListener):
         self.stream.emit(live.ProviderUnavailable.of(detail, until, held=True))
         self._stop("queued")
 
-    def suspended(self, status: str, step: int, waits: Iterable[NewWait]) -> None:
-        """Emit what the run waits for since a step, and that another attempt continues."""
+    def suspended(self, status: str, step: int, spent: TokenUsage, waits: Iterable[NewWait]) -> None:
+        """Emit what the run waits for since a step, what it has used by then, and that another attempt continues."""
+        self.stream.emit(live.Usage.of(spent))
         if status == "waiting":
             # The response with these calls is committed, so what was streamed of it is valid.
             self.stream.emit(live.Step(index=step))
