@@ -161,5 +161,13 @@ async def signed_in(context: BrowserContext, site: Site) -> Page:
     return page
 
 
+async def sign_in_with(page: Page, key: str) -> None:
+    """Sign in on a page of a context whose base is the console, with a key."""
+    await page.goto("/login")
+    await page.get_by_label("API key").fill(key)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url("**/")
+
+
 def _chromium() -> str | None:
     return next((path for name in _NAMES if (path := shutil.which(name))), None)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, Route, expect
 
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.browser.harness import Site, signed_in
 from tests.support.waiting import until
-
-_EXAMPLES = frozenset({"/", "/runs", "/tasks", "/usage", "/notes"})
-"""Pages with the parts and colours of all others."""
 
 
 async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, nova: Site) -> None:
@@ -135,61 +130,3 @@ async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None
     await page.get_by_role("button", name="Filter").click()
     await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
     await context.close()
-
-
-async def _things(nova: Site) -> list[str]:
-    """Return the pages of one thing of each kind. The agent's have a test of their own."""
-    fleet = nova.fleet
-    (run,) = (await fleet.runs.list(agent_id="analyst", limit=1)).items
-    (trigger,), (task,) = (await fleet.triggers.list(limit=1)).items, (await fleet.tasks.list(limit=1)).items
-    (note,) = (await fleet.notes.list(agent_id="analyst", limit=1)).items
-    (tree,) = (await fleet.orchestrations.list(limit=1)).items
-    (hook,) = (await fleet.webhooks.list(limit=1)).items
-    (order,) = (await fleet.work_orders.list(limit=1)).items
-    return [
-        f"/runs/{run.id}",
-        f"/chat/{run.thread_id}",
-        f"/triggers/{trigger.id}",
-        f"/tasks/{task.id}",
-        f"/notes/{note.id}",
-        "/skills/weekly-report",
-        f"/orchestrations/{tree.id}",
-        f"/webhooks/{hook.id}",
-        f"/work-orders/{order.trace_id}",
-    ]
-
-
-async def _menu(page: Page) -> set[str]:
-    """Return the pages of the menu."""
-    links = page.get_by_role("navigation", name="Main").get_by_role("link")
-    return {await link.get_attribute("href") or "/" for link in await links.all()}
-
-
-async def _faults(page: Page, **rules: object) -> list[str]:
-    """Return what hinders people who use other senses or devices on the open page."""
-    found = await Axe().run(page, options={"resultTypes": ["violations"], **rules})
-    return [
-        f"{page.url}: {one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}"
-        for one in found.response["violations"]
-        if one["impact"] in {"serious", "critical"}
-    ]
-
-
-async def test_pages_have_no_accessibility_faults(page: Page, nova: Site) -> None:
-    await page.emulate_media(color_scheme="light")
-    faults: list[str] = []
-    for path in sorted({*await _menu(page), "/nowhere", *await _things(nova)}):
-        await page.goto(f"{nova.url}{path}")
-        faults += await _faults(page)
-    assert not faults, "\n".join(faults)
-
-
-@pytest.mark.parametrize("all_pages", [False, pytest.param(True, marks=pytest.mark.long)])
-async def test_pages_have_contrast_in_dark_colours(page: Page, nova: Site, *, all_pages: bool) -> None:
-    await page.emulate_media(color_scheme="dark")
-    faults: list[str] = []
-    for path in sorted(await _menu(page) if all_pages else _EXAMPLES):
-        await page.goto(f"{nova.url}{path}")
-        # The themes differ in their colours only.
-        faults += await _faults(page, runOnly=["color-contrast"])
-    assert not faults, "\n".join(faults)

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from nova_workers.console.pages import PAGES
-from tests.browser.harness import Site, page_of
+from tests.browser.harness import Site, page_of, sign_in_with
 from tests.browser.long_data import fill_with_long_data
 from tests.requirements import proves
 
@@ -44,10 +44,7 @@ async def test_nothing_is_cut_off_or_out_of_reach(widths: tuple[int, ...], nova:
         paths = [path for path in paths if path.startswith(_EXAMPLES)]
     context = await chromium.new_context(base_url=nova.url)
     async with page_of(context) as page:
-        await page.goto("/login")
-        await page.get_by_label("API key").fill(long.key)
-        await page.get_by_role("button", name="Sign in").click()
-        await page.wait_for_url("**/")
+        await sign_in_with(page, long.key)
         faults = await _walk(page, nova.url, paths, widths)
     context = await chromium.new_context()
     async with page_of(context) as page:
