@@ -15,16 +15,21 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
+from mdit_py_plugins.footnote import footnote_plugin
 from pygments import highlight
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-_HIGHLIGHTED_CHARS = 50_000
-"""Longer code is shown without colours: they cost about 1 µs a character."""
+_HIGHLIGHTED_CHARS = 20_000
+"""Longer code is shown without colours: they cost about 9 µs a character, and ten times its size."""
+_MARKDOWN_CHARS = 200_000
+"""What follows is shown as plain text: the rest of a text that no one reads on a page must not hold the process up."""
 _NESTING = 20
 
 _CODE_CLASS = "code"
+_COLOURED = "coloured"
+"""How many characters of code may still have colours, in the environment of a rendering."""
 
 _TAGS = frozenset(
     {"p", "br", "hr", "em", "strong", "s", "code", "pre", "span", "div", "blockquote", "ul", "ol", "li", "a", "sup"}
@@ -67,10 +72,36 @@ class _Renderer(RendererHTML):
         """Write the box of a task."""
         return f'<span class="task">{tokens[idx].content}</span>'
 
+    def footnote_ref(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write the number of a footnote. It is no link: answers of one page would need ids of their own."""
+        return f"<sup>[{tokens[idx].meta['id'] + 1}]</sup>"
+
+    def footnote_block_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Begin the list of footnotes, which stands at the end."""
+        return '<div class="footnotes"><ol>'
+
+    def footnote_block_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """End the list of footnotes."""
+        return "</ol></div>"
+
+    def footnote_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Begin a footnote."""
+        return "<li>"
+
+    def footnote_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """End a footnote."""
+        return "</li>"
+
+    def footnote_anchor(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write no way back, since there is none to the footnote."""
+        return ""
+
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Write a block of code, highlighted by its language."""
-        language = tokens[idx].info.split(maxsplit=1)
-        return str(code_block(tokens[idx].content, language[0] if language else ""))
+        language, code = tokens[idx].info.split(maxsplit=1), tokens[idx].content
+        # Of many blocks the first ones have colours.
+        env[_COLOURED] -= len(code)
+        return str(code_block(code, language[0] if language and env[_COLOURED] >= 0 else ""))
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Write an indented block of code."""
@@ -100,18 +131,31 @@ def _mark_tasks(state: StateCore) -> None:
 _markdown = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING}, renderer_cls=_Renderer)
 _markdown.enable(["table", "strikethrough"])
 _markdown.core.ruler.push("tasks", _mark_tasks)
+_markdown.use(footnote_plugin)
+# The plugin has put its own rules, with links and ids, over those of the renderer's class.
+_markdown.renderer = _Renderer(_markdown)
 _cleaner = nh3.Cleaner(
     tags=set(_TAGS),
     attributes={tag: set(names) for tag, names in _ATTRIBUTES.items()},
     url_schemes=_SCHEMES,
     link_rel="noopener noreferrer nofollow",
-    set_tag_attribute_values={"a": {"target": "_blank"}, **{tag: {"dir": "auto"} for tag in _DIRECTED}},
+    set_tag_attribute_values={
+        **{tag: {"dir": "auto"} for tag in _DIRECTED},
+        "a": {"target": "_blank"},
+        # A wide one is scrolled by the keyboard, too.
+        "table": {"dir": "auto", "tabindex": "0"},
+    },
 )
 
 
 def to_html(text: str | None) -> Markup:
-    """Return Markdown as safe HTML."""
-    return Markup('<div class="prose">{}</div>').format(Markup(_cleaner.clean(_markdown.render(text or ""))))  # noqa: S704 - cleaned
+    """Return Markdown as safe HTML. What it costs is bounded, whatever the length of the text."""
+    whole = text or ""
+    env = {_COLOURED: _HIGHLIGHTED_CHARS}
+    shown = Markup(_cleaner.clean(_markdown.render(whole[:_MARKDOWN_CHARS], env)))  # noqa: S704 - cleaned
+    rest = whole[_MARKDOWN_CHARS:]
+    plain = Markup('<pre class="code" tabindex="0">{}</pre>').format(rest) if rest else Markup()
+    return Markup('<div class="prose">{}{}</div>').format(shown, plain)
 
 
 def code_block(text: str, language: str = "") -> Markup:

@@ -1,5 +1,6 @@
 """Pages from templates: `render` for a page, `fragment` for a part of one, `see_other` after a form."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, Literal, cast
@@ -78,6 +79,11 @@ def render(request: Request, template: str, *, status: int = 200, **context: obj
     if sealed is not None and not is_fragment(request):
         page.delete_cookie(FLASH_COOKIE, httponly=True, samesite="strict")
     return page
+
+
+async def render_long(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
+    """Return a page as `render` does, made in a thread: long answers take half a second, in which others want pages."""
+    return await asyncio.to_thread(render, request, template, status=status, **context)
 
 
 def fragment(request: Request, template: str, macro: str, /, *values: object, **named: object) -> Markup:

@@ -92,7 +92,8 @@ class _Feed:
         started = monotonic()
         if loaded is not None:
             self._conversation = loaded
-            changes += self._ledger_changes(loaded)
+            # In a thread: others want their pages while a long answer is rendered.
+            changes += await asyncio.to_thread(self._ledger_changes, loaded)
             self._follow(loaded.next_run)
         changes += self._tail_changes()
         if self._threads is not None:

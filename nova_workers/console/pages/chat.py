@@ -21,7 +21,7 @@ from nova_workers.console.forms import Form, build
 from nova_workers.console.live import resume_id, stream
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import cursor_of, filter_of, pager
-from nova_workers.console.rendering import fragment, is_fragment, render, see_other
+from nova_workers.console.rendering import fragment, is_fragment, render, render_long, see_other
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import StatelessRunCreate
@@ -89,7 +89,7 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
         client.threads.list(agent_id=agent, limit=LISTED_THREADS),
         load_around(client, thread_id),
     )
-    return render(
+    return await render_long(
         request,
         "chat/thread.html",
         status=status,

@@ -14,7 +14,7 @@ from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.markdown import to_html
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render, render_long, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteView
 
@@ -52,7 +52,7 @@ async def new(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """Show a note as it reads."""
     note = await client_of(request).notes.get(request.path_params["note"])
-    return render(request, "notes/show.html", note=note)
+    return await render_long(request, "notes/show.html", note=note)
 
 
 async def edit(request: Request) -> Response:

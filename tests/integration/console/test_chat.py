@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import time
+from itertools import pairwise
 
 import httpx2
 import pytest
 from structlog.testing import capture_logs
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.console.chat.transcript import load_conversation
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
@@ -120,6 +124,32 @@ async def test_a_long_conversation_is_read_in_pages_from_its_end(
     assert "answer 0." in earlier
     assert "Go to the newest" in earlier
     assert "data-stream" not in earlier
+
+
+@pytest.mark.usefixtures("own_console")
+async def test_a_long_answer_and_a_long_message_are_shown_while_others_get_their_pages(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    question = "\n".join(f"line {number}" for number in range(200))
+    await console.api.run(thread, question)
+    row = "| north | **1,204** | see [the page](https://metrics.example.com/weekly) |\n"
+    await worker.play(thread, "| a | b | c |\n| - | - | - |\n" + row * 1_400)
+    await browser.post(f"/chat/{thread}/name", data={"title": "🎉 مراجعة", "label": ""})
+    busy_s = [time.thread_time()]
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(0.002)
+            busy_s.append(time.thread_time())
+
+    looking = asyncio.create_task(look())
+    page = (await browser.get(f"/chat/{thread}")).text
+    await stop_tasks([looking])
+    assert page.count("<strong>1,204</strong>") == 1_400
+    assert '<div class="said" dir="auto" tabindex="0">line 0' in page
+    assert "<title>🎉 مراجعة" in page
+    assert max(after - before for before, after in pairwise(busy_s)) < 0.1, "The loop was held up."
 
 
 @pytest.mark.usefixtures("own_console")

@@ -47,6 +47,8 @@ class _Elements(HTMLParser):
         "| a |\n| - |\n| <script>alert(1)</script> |",
         "<base href='https://evil.example'>",
         "<meta http-equiv=refresh content='0;url=https://evil.example'>",
+        "a[^1] b[^x]\n\n[^1]: <script>alert(1)</script>\n[^x]: [y](javascript:alert(1)) ^[<img src=x>]",
+        '[^"><script>alert(1)</script>]\n\n[^"><script>alert(1)</script>]: x',
     ],
 )
 def test_nothing_that_runs_or_loads_survives(text: str) -> None:
@@ -66,6 +68,9 @@ def test_nothing_that_runs_or_loads_survives(text: str) -> None:
         "th",
         "td",
         "blockquote",
+        "sup",
+        "ol",
+        "li",
     }
     assert found.attributes <= {"class", "dir", "href", "rel", "tabindex", "target", "title"}
     assert {address.partition(":")[0] for address in found.addresses} <= {"https"}
@@ -115,3 +120,21 @@ def test_tasks_of_a_list_have_boxes() -> None:
     assert '<span class="task">☑</span>second' in html
     assert "[y] third" in html
     assert "[ ] no item" in html
+
+
+def test_footnotes_stand_at_the_end_with_their_numbers_and_have_no_ids_or_links() -> None:
+    html = str(to_html("Sales rose.[^a] Costs fell.^[Without *rent*.]\n\n[^a]: In the north.\n\nThe end."))
+    assert "Sales rose.<sup>[1]</sup> Costs fell.<sup>[2]</sup>" in html
+    notes = html.partition('<div class="footnotes">')[2]
+    assert [text in notes for text in ("<li><p", "In the north.", "Without <em>rent</em>.")] == [True] * 3
+    assert "The end." not in notes
+    assert "href" not in html
+    assert "id=" not in html
+
+
+def test_what_a_long_answer_costs_is_bounded() -> None:
+    code = "```python\n" + "def f(x):\n    return [y for y in x]\n" * 20 + "```\n\n"
+    html = str(to_html(code * 1_000))
+    assert 0 < html.count("<span") < 20_000, "The first blocks have colours."
+    assert html.count("return") == 20_000, "All of it is shown."
+    assert "<p" not in str(to_html("a" * 300_000)).partition("<pre")[2]

@@ -26,7 +26,7 @@ from nova_workers.console.pages.skills.files import (
     text_below_front,
 )
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render, render_long, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.skills import SKILL_NAME_PATTERN, SkillDetail, SkillFilePut, SkillPut
 
@@ -51,7 +51,9 @@ async def show(request: Request) -> Response:
     """Show a skill: its text, its files, and the agents that have it."""
     client, name = client_of(request), request.path_params["skill"]
     skill, agents = await asyncio.gather(client.skills.get(name), if_allowed(_agents_with(client, name), None))
-    return render(request, "skills/show.html", skill=skill, text=text_below_front(skill.skill_md), agents=agents)
+    return await render_long(
+        request, "skills/show.html", skill=skill, text=text_below_front(skill.skill_md), agents=agents
+    )
 
 
 async def show_file(request: Request) -> Response:
