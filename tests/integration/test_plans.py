@@ -40,6 +40,7 @@ _WHOLE: Final[Mapping[str, str]] = {
     "runs.workers._FORGET_LOST": _ALL_RUNNING,
     "runs.workers._RECOVER": _ALL_RUNNING,
     "triggers.outcomes._SETTLE": _ALL_OPEN,
+    "upkeep.restored._DROP_PENDING": _ALL_OPEN,
     "upkeep.restored._RELEASE_EFFECTS": _ALL_OPEN,
     "upkeep.restored._REQUEUE": _ALL_OPEN,
     "upkeep.retention._WALK": _ONCE,

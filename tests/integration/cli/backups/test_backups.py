@@ -51,8 +51,8 @@ _CHANGED_BY_RESTORE = {
     "effects": ("status", "attempts", "due_at"),
     "leases": ("expires_at", "fence", "token_hash"),
 }
-_OTHER_ROWS = ("run_attempts", "switches", "worker_sessions")
-"""A requeued run has an attempt more, the restored fleet a pause, and no worker."""
+_OTHER_ROWS = ("changes", "run_attempts", "switches", "worker_sessions")
+"""A requeued run has an attempt and a change more, the restored fleet a pause, and no worker."""
 
 # Of what is granted to whom, and which rows each role sees.
 _RIGHTS = """
