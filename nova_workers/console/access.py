@@ -3,14 +3,17 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from nova_workers.base.errors import Forbidden
+from nova_workers.base.errors import Forbidden, Gone, NotFound
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
+from nova_workers.console.formats import brief
+from nova_workers.contracts.content import text_of
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 _PAGE = 200
+_NAME_CHARS = 80
 
 
 async def if_allowed(call: Awaitable[T], otherwise: D) -> T | D:
@@ -19,6 +22,28 @@ async def if_allowed(call: Awaitable[T], otherwise: D) -> T | D:
         return await call
     except Forbidden:
         return otherwise
+
+
+async def name_of_thread(client: NovaClient, thread_id: str | None) -> str | None:
+    """Return a conversation's title or opening words; None if there are none, or the key may not read them."""
+    if thread_id is None:
+        return None
+    try:
+        thread = await client.threads.get(thread_id)
+    except (Forbidden, NotFound, Gone):
+        return None
+    return brief(thread.title or thread.opening, _NAME_CHARS) or None
+
+
+async def name_of_run(client: NovaClient, run_id: str | None) -> str | None:
+    """Return the beginning of a run's message; None if there is none, or the key may not read it."""
+    if run_id is None:
+        return None
+    try:
+        run = await client.runs.get(run_id)
+    except (Forbidden, NotFound, Gone):
+        return None
+    return brief(text_of(tuple(run.message)), _NAME_CHARS) or None
 
 
 async def agent_choices(client: NovaClient) -> list[tuple[str, str]] | None:

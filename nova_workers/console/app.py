@@ -26,6 +26,7 @@ from nova_workers.console import news
 from nova_workers.console.assets import Assets
 from nova_workers.console.fleet_watch import PATIENCE_S, FleetWatch, is_ready
 from nova_workers.console.guard import Guard
+from nova_workers.console.names import NamedPages
 from nova_workers.console.pages import PAGES
 from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
@@ -83,6 +84,7 @@ def build_console(
             Middleware(ForwardedClients, proxies=proxies),
             Middleware(HostCheck, names=_names(settings), answer=refusal),
             Middleware(Guard, sessions=sessions, settings=settings.console),
+            Middleware(NamedPages),
             Middleware(RequestBodyLimitMiddleware, max_body_size=_MAX_BODY_BYTES),
             # Never of event streams. Pages contain no secret that a compressed size could reveal.
             Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5),

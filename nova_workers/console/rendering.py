@@ -18,6 +18,7 @@ from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
 from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, to_html
+from nova_workers.console.names import name_filters
 from nova_workers.console.navigation import menu
 from nova_workers.console.state import session_of, state_of
 
@@ -43,6 +44,7 @@ def build_templates(assets: Assets, clock: Clock) -> Environment:
     )
     environment.filters.update(filters(clock))
     environment.filters.update(time_filters(clock))
+    environment.filters.update(name_filters())
     environment.filters.update(markdown=to_html, code=code_block)
     # Jinja types them as its own functions.
     names = cast(dict[str, object], environment.globals)

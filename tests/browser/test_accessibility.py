@@ -12,6 +12,7 @@ from nova_workers.console.pages import PAGES
 from nova_workers.contracts.http.tenants import TenantCreate
 from tests.browser.harness import Site, page_of, sign_in_with
 from tests.browser.long_data import fill_with_long_data
+from tests.browser.things import states, things, trees
 from tests.requirements import proves
 
 _MENU = tuple(entry.path for module in PAGES for entry in module.nav)
@@ -49,43 +50,11 @@ async def _walk(page: Page, site: str, paths: Sequence[str], widths: Sequence[in
     return faults
 
 
-async def _things(nova: Site) -> list[str]:
-    """Return the pages of one thing of each kind. The agent's have a test of their own."""
-    fleet = nova.fleet
-    (trigger,), (task,) = (await fleet.triggers.list(limit=1)).items, (await fleet.tasks.list(limit=1)).items
-    (note,) = (await fleet.notes.list(agent_id="analyst", limit=1)).items
-    (hook,) = (await fleet.webhooks.list(limit=1)).items
-    (order,) = (await fleet.work_orders.list(limit=1)).items
-    (run,) = (await fleet.runs.list(agent_id="analyst", limit=1)).items
-    return [
-        f"/runs/{run.id}",
-        f"/chat/{run.thread_id}",
-        f"/triggers/{trigger.id}",
-        f"/tasks/{task.id}",
-        f"/notes/{note.id}",
-        "/skills/weekly-report",
-        f"/webhooks/{hook.id}",
-        f"/work-orders/{order.trace_id}",
-    ]
-
-
-async def _trees(nova: Site) -> list[str]:
-    """Return the pages of an orchestration with agents that wait."""
-    (tree,) = (await nova.fleet.orchestrations.list(limit=1)).items
-    return [f"/orchestrations/{tree.id}"]
-
-
-async def _states(nova: Site) -> list[str]:
-    """Return the runs and conversations that failed, wait for a person, and write."""
-    runs = [(await nova.fleet.runs.list(agent_id=id_, limit=1)).items[0] for id_ in ("importer", "release", "writer")]
-    return [*(f"/runs/{run.id}" for run in runs), *(f"/chat/{run.thread_id}" for run in runs)]
-
-
 @proves("console.accessible")
 async def test_pages_have_no_accessibility_faults(page: Page, nova: Site) -> None:
     await page.emulate_media(color_scheme="light")
-    faults = await _walk(page, nova.url, [*_MENU, "/nowhere", *await _things(nova)])
-    faults += await _walk(page, nova.url, [*await _trees(nova), (await _states(nova))[1]], (1280, 360))
+    faults = await _walk(page, nova.url, [*_MENU, "/nowhere", *await things(nova)])
+    faults += await _walk(page, nova.url, [*await trees(nova), (await states(nova))[1]], (1280, 360))
     assert not faults, "\n".join(faults)
 
 
@@ -97,7 +66,7 @@ async def test_pages_in_all_their_states_have_no_accessibility_faults(
     theme: str, page: Page, nova: Site, chromium: Browser
 ) -> None:
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-    paths = [*_MENU, *_FORMS, *await _things(nova), *await _trees(nova), *await _states(nova)]
+    paths = [*_MENU, *_FORMS, *await things(nova), *await trees(nova), *await states(nova)]
     faults = await _walk(page, nova.url, paths, (1280, 360))
     for path in _REFUSED:
         await page.goto(f"{nova.url}{path}")

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from nova_workers.base.errors import NotFound, Rejected
 from nova_workers.base.vocabulary import TaskStatus
 from nova_workers.client.resources.tasks import Tasks
-from nova_workers.console.access import agent_choices
+from nova_workers.console.access import agent_choices, name_of_thread
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -101,6 +101,7 @@ async def _page(request: Request, form: Form) -> Response:
         "tasks/show.html",
         status=422 if form.problem else 200,
         task=task,
+        conversation=await name_of_thread(client, task.thread_id),
         parent=parent,
         subtasks=subtasks.items,
         history=history.items,

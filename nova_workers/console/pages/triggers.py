@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput, Rejected
 from nova_workers.base.vocabulary import CatchUp, Overlap, TriggerAction, TriggerKind
-from nova_workers.console.access import agent_choices
+from nova_workers.console.access import agent_choices, name_of_thread
 from nova_workers.console.actions import Done, act
 from nova_workers.console.drawing.time_axis import Mark, time_axis
 from nova_workers.console.forms import Form, build, changes, read_form
@@ -61,6 +61,7 @@ async def show(request: Request) -> Response:
         request,
         "triggers/show.html",
         trigger=trigger,
+        conversation=await name_of_thread(client, trigger.thread_id),
         preview=preview,
         firings=firings.items,
         pager=pager(request, firings),

@@ -226,7 +226,7 @@ async def test_a_conflict_shows_both_changes_and_keeps_both_when_it_is_saved_aga
     await console.api.http.patch("/v1/agents/clerk", json={"model": "opus", "max_turns": 9})
     page = await browser.post("/agents/clerk", data=form)
     assert page.status_code == 409
-    assert "Changed meanwhile by person" in page.text
+    assert "Changed meanwhile by a person" in page.text
     theirs, _, yours = page.text.partition("What yours would change in theirs")
     assert "opus" in theirs
     assert "Mine." in yours

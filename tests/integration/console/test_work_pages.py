@@ -118,6 +118,8 @@ async def test_a_trigger_is_made_fired_changed_and_deleted(browser: httpx2.Async
     assert "Europe/Berlin" in page
     assert "<strong>new</strong>" in page
     assert page.count('class="next"') == 10
+    assert '<a class="quiet" href="/agents/nova">Nova</a>' in page
+    assert "<dd>a person</dd>" in page
     await browser.post(f"{address}/fire")
     fired = (await browser.get(address)).text
     assert "by hand" in fired

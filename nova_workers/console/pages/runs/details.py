@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.resources.runs import Runs
+from nova_workers.console.access import name_of_run, name_of_thread
 from nova_workers.console.actions import Done, act, answer_run
 from nova_workers.console.drawing.waterfall import waterfall
 from nova_workers.console.forms import read_form
@@ -25,12 +26,18 @@ _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start
 
 async def show(request: Request) -> Response:
     """Show a run."""
-    run, timeline = await _read(client_of(request).runs, request)
+    client = client_of(request)
+    run, timeline = await _read(client.runs, request)
+    conversation, parent = await asyncio.gather(
+        name_of_thread(client, run.thread_id), name_of_run(client, timeline.parent_run_id)
+    )
     return render(
         request,
         "runs/show.html",
         run=run,
         timeline=timeline,
+        conversation=conversation,
+        parent=parent,
         bars=waterfall(timeline, state_of(request).clock.now()),
         is_open=run.finished_at is None,
     )
