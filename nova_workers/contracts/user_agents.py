@@ -1,8 +1,11 @@
 """What a worker and the process of an agent in Python tell each other, and the port between engine and process.
 
-The worker asks, with calls of one MCP tool, `AGENT_CALL`; the process answers. To ``next`` it answers with what the
-function wants done, once it wants something: the engine does that as the calls of a step of the journal, and the next
-``next`` brings their results.
+The worker asks, and the process answers. To ``next`` it answers with what the function wants done, once it wants
+something: the engine does that as the calls of a step of the journal, and the next ``next`` brings their results.
+
+Both are lines of JSON on the pipe that also carries MCP: `AgentCall` to the process, `AgentSaid` from it. They begin
+with `AGENT_LINE`, and the sessions of the MCP library, at either end, do not see them: to pass through those would take
+more than a step itself.
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.user_tools import CallContext
 
 CODE_ENGINE: Final = "code"
 """The engine of agents in Python."""
-AGENT_CALL: Final = "nova/agent"
-"""The name of the tool. It is in no list of tools."""
+AGENT_LINE: Final = b'{"agent_call":'
+"""The beginning of each line about a call."""
 MAX_STEP_BYTES: Final = 262_144
 """The limit of a step's result as JSON."""
 
@@ -238,6 +241,40 @@ class AgentReply(BaseModel):
     known: bool = True
 
 
+class AgentCall(BaseModel):
+    """A line to the process: a question, or that its answer is not needed any more.
+
+    Attributes:
+        agent_call: Its number among those on this pipe.
+        request: None cancels the call.
+        context: With the request that begins a session: all that it may know of the run.
+    """
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    agent_call: int
+    request: AgentRequest | None = None
+    context: CallContext | None = None
+
+
+class AgentSaid(BaseModel):
+    """A line from the process: emitted text, or the answer, which is the last line of a call.
+
+    Attributes:
+        agent_call: The number of the call.
+        begins: Where the text begins in all text of the answer.
+        retires: The process should get no further session, such as because a step in it cannot be ended.
+    """
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    agent_call: int
+    begins: int = 0
+    text: str = ""
+    reply: AgentReply | None = None
+    retires: bool = False
+
+
 class ProcessLost(ConnectionError):
     """The process of an agent ended, or does not answer: its sessions are lost. The message has its last words."""
 
@@ -276,6 +313,10 @@ class AgentProgram(Protocol):
         ...
 
 
-def as_json(model: BaseModel) -> JsonObject:
-    """Return a value of this module as JSON, without what is as by default."""
-    return model.model_dump(mode="json", exclude_defaults=True)
+def as_line(model: AgentCall | AgentSaid) -> bytes:
+    """Return the line of a call.
+
+    Raises:
+        PydanticSerializationError: A text in it has no form in JSON, such as half of a surrogate pair.
+    """
+    return model.__pydantic_serializer__.to_json(model, exclude_defaults=True) + b"\n"

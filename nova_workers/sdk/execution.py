@@ -1,17 +1,22 @@
 """Executes calls of tools in the process of a project, so that none can stop another.
 
-A plain function runs in a thread of its own, for Python cannot end one: a pool would lose a thread to each call that
-does not return. Async functions share an event loop, as their clients do; it is not the loop that reads and writes
-messages. A function that blocks it gets an error at its time limit, and the calls after it a new loop.
+A plain function has a thread for itself until it returns, since Python cannot end one: no call waits for another's. A
+thread that is free takes the next call, for to start one costs more than most steps. Async functions share an event
+loop, as their clients do; it is not the loop that reads and writes messages. A function that blocks it gets an error at
+its time limit, and the calls after it a new loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import threading
 import traceback
-from collections.abc import Awaitable
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final
 
 from nova_workers.base.errors import NovaError, ToolFailure
@@ -28,6 +33,10 @@ _CANCEL_S: Final = 1.0
 """The time of an async function to end after it was canceled."""
 
 
+_Settle = Callable[[], object]
+"""Passes the result of a call to its caller."""
+
+
 class _Ended(Exception):
     """A function raised what would end its thread or its loop."""
 
@@ -39,6 +48,7 @@ class Execution:
         self._calls = asyncio.Semaphore(_MAX_CALLS)
         self._limits: dict[str, asyncio.Semaphore] = {}
         self._loop: _UserLoop | None = None
+        self._threads = _Threads()
         self.stuck = 0
         """Calls that did not end at their time limit."""
 
@@ -69,7 +79,7 @@ class Execution:
 
     async def _call(self, tool: UserTool, given: JsonObject, context: ToolContext) -> Any:
         arguments = tool.arguments(given, context)
-        started = await self._on_loop(tool, arguments) if tool.is_async else _InThread(tool, arguments)
+        started = await self._on_loop(tool, arguments) if tool.is_async else _InThread(self._threads, tool, arguments)
         result = asyncio.wrap_future(started.future)
         try:
             done, _ = await asyncio.wait({result}, timeout=tool.options.timeout_s)
@@ -112,34 +122,76 @@ class Execution:
         raise ToolFailure(f"{tool.name} was not called: this process is too busy. Try again later.")
 
 
-class _InThread:
-    """A call of a plain function."""
+class _Threads:
+    """Threads for plain functions. There are as many as functions were executed at once."""
 
-    blocks = False
+    def __init__(self) -> None:
+        self._free: deque[_Thread] = deque()
 
-    def __init__(self, tool: UserTool, arguments: dict[str, Any]) -> None:
-        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self._call = tool.function, arguments
+    def execute(self, function: Callable[[], _Settle], name: str) -> _Thread:
+        """Call a function in a thread that executes no other; then, when the thread is free, what it returns."""
+        try:
+            thread = self._free.popleft()
+        except IndexError:
+            thread = _Thread(self._free)
+        thread.take(function, name)
+        return thread
+
+
+class _Thread:
+    def __init__(self, free: deque[_Thread]) -> None:
+        self._free = free
+        self._calls: SimpleQueue[tuple[Callable[[], _Settle], str]] = SimpleQueue()
         # A daemon: the process does not wait for it at its end.
-        self._thread = threading.Thread(target=self._run, name=f"tool-{tool.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def cancel(self) -> None:
-        """Do nothing: the function looks at `ToolContext.aborted`, or goes on."""
+    def take(self, function: Callable[[], _Settle], name: str) -> None:
+        self._calls.put((function, name))
 
     def place(self) -> str | None:
         """Return where it is now."""
         return place_of_thread(self._thread.ident)
 
     def _run(self) -> None:
+        while True:
+            function, self._thread.name = self._calls.get()
+            # As in a new thread: a function does not see the context variables of the one before.
+            settle = contextvars.Context().run(function)
+            # First, so that the call after this one finds it.
+            self._free.append(self)
+            settle()
+            del function, settle
+
+
+class _InThread:
+    """A call of a plain function."""
+
+    blocks = False
+
+    def __init__(self, threads: _Threads, tool: UserTool, arguments: dict[str, Any]) -> None:
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._call = tool.function, arguments
+        self._thread = threads.execute(self._run, f"tool-{tool.name}")
+
+    def cancel(self) -> None:
+        """Do nothing: the function looks at `ToolContext.aborted`, or goes on."""
+
+    def place(self) -> str | None:
+        """Return where it is now."""
+        return self._thread.place()
+
+    def _run(self) -> _Settle:
         function, arguments = self._call
+        # From here on it cannot be canceled, so that it takes a result.
+        if not self.future.set_running_or_notify_cancel():
+            return partial(bool)
         try:
             result = function(**arguments)
         except BaseException as error:
             # Passed to the caller, whatever it is.
-            self.future.set_exception(error if isinstance(error, Exception | Asked) else _ended(error))
-        else:
-            self.future.set_result(result)
+            return partial(self.future.set_exception, error if isinstance(error, Exception | Asked) else _ended(error))
+        return partial(self.future.set_result, result)
 
 
 class _OnLoop:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
@@ -33,8 +33,6 @@ from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Used, Wanted
 from nova_workers.sdk.execution import Execution
 
-_T = TypeVar("_T")
-
 Emit = Callable[[int, str], None]
 """Receives emitted text, and where it begins in all text of the answer. May be called from any thread."""
 
@@ -52,34 +50,38 @@ class Sessions:
         self._execution = execution
         self._sessions: dict[str, _Session] = {}
 
-    async def answer(self, request: AgentRequest, about: CallContext, emit: Emit) -> AgentReply:
-        """Answer a worker."""
+    async def answer(self, request: AgentRequest, about: CallContext | None, emit: Emit) -> AgentReply:
+        """Answer a worker.
+
+        Args:
+            request: The question.
+            about: The run, with a request that begins a session.
+            emit: Receives emitted text.
+        """
         session = self._sessions.get(request.session)
         if session is None and request.agent is not None:
             agent = self._agents.get(request.agent)
             if agent is None:
                 known = ", ".join(self._agents) or "none"
                 return AgentReply(problem=f"There is no agent {request.agent!r} in this code; there are: {known}.")
-            session = _Session(agent, Message(request.message), about, await self._execution.free_loop())
+            loop = await self._execution.free_loop()
+            session = _Session(agent, Message(request.message), about or CallContext(), loop)
             self._sessions[request.session] = session
         if session is None:
             return AgentReply(known=False)
         match request.do:
             case "next" | "history" | "earlier":
-                reply = await session.on_loop(session.go_on(request, emit))
-                return await self._begun(session, reply, request, about)
+                return await self._begun(session, await session.answer(request, emit), request)
             case "perform":
                 begun, session.begun = session.begun, None
-                result = await (begun or self._perform(session, request.at, about))
+                result = await (begun or self._perform(session, request.at))
                 return AgentReply(known=result is not None, done=result)
             case "end":
                 del self._sessions[request.session]
                 session.end()
                 return AgentReply()
 
-    async def _begun(
-        self, session: _Session, reply: AgentReply, request: AgentRequest, about: CallContext
-    ) -> AgentReply:
+    async def _begun(self, session: _Session, reply: AgentReply, request: AgentRequest) -> AgentReply:
         """Execute a step that is wanted alone, and return its result with the answer if it is a short one.
 
         That saves the worker a question and a commit. One of `step_once` begins after the journal has it.
@@ -87,19 +89,19 @@ class Sessions:
         wanted = reply.operations
         if not request.begins or len(wanted) != 1 or wanted[0].name != CODE_STEP:
             return reply
-        begun = session.begun = asyncio.create_task(self._perform(session, 0, about))
+        begun = session.begun = asyncio.create_task(self._perform(session, 0))
         await asyncio.wait({begun}, timeout=_SHORT_S)
         if not begun.done():
             return reply
         session.begun = None
         return reply.model_copy(update={"done": begun.result()})
 
-    async def _perform(self, session: _Session, at: int, about: CallContext) -> StepResult | None:
+    async def _perform(self, session: _Session, at: int) -> StepResult | None:
         """Execute a step, unless none is wanted there."""
         function = session.function(at)
         if function is None:
             return None
-        context = ToolContext(**dict(about), timeout_s=function.options.timeout_s, tool=function.name)
+        context = ToolContext(**dict(session.about), timeout_s=function.options.timeout_s, tool=function.name)
         try:
             value = await self._execution.call(function, {}, context)
             if isinstance(value, Used):
@@ -119,7 +121,7 @@ class _Session:
     def __init__(self, agent: UserAgent, message: Message, about: CallContext, loop: asyncio.AbstractEventLoop) -> None:
         self._agent = agent
         self._message = message
-        self._about = about
+        self.about = about
         self._loop = loop
         self._entries: deque[JournalEntry] = deque()
         self._taken = 0
@@ -135,7 +137,7 @@ class _Session:
         self._earlier: list[Finished] = []
         self._last_text = ""
         """What was emitted last before an operation."""
-        self._reply: asyncio.Future[AgentReply] | None = None
+        self._reply: Callable[[AgentReply], None] | None = None
         self._unsent: AgentReply | None = None
         """An answer without a question: the function ended otherwise than by an operation."""
         self._text: list[str] = []
@@ -145,9 +147,21 @@ class _Session:
         self.begun: asyncio.Task[StepResult | None] | None = None
         """A step that is wanted alone, and is executed before the worker asks for it."""
 
-    async def on_loop(self, doing: Coroutine[Any, Any, _T]) -> _T:
-        """Do something on the loop of the function. From another one."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(doing, self._loop))
+    async def answer(self, request: AgentRequest, emit: Emit) -> AgentReply:
+        """Return the answer to a question, once the function gives it. From the loop of the protocol."""
+        here = asyncio.get_running_loop()
+        reply: asyncio.Future[AgentReply] = here.create_future()
+
+        def say(said: AgentReply) -> None:
+            here.call_soon_threadsafe(_settle, reply, said)
+
+        # Not as a coroutine of that loop, which would double the cost of the way there and back.
+        self._loop.call_soon_threadsafe(self._go_on, request, emit, say)
+        try:
+            return await reply
+        except asyncio.CancelledError:
+            self._loop.call_soon_threadsafe(self._drop, say)
+            raise
 
     def function(self, at: int) -> StepFunction | None:
         """Return the function of a step that is wanted."""
@@ -160,29 +174,28 @@ class _Session:
         if self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    async def go_on(self, request: AgentRequest, emit: Emit) -> AgentReply:
-        """Take steps of the journal, or what the function asked for, and return what is wanted next."""
+    def _drop(self, reply: Callable[[AgentReply], None]) -> None:
+        """Answer a question no more: it was canceled."""
+        if self._reply is reply:
+            self._emit = self._reply = None
+
+    def _go_on(self, request: AgentRequest, emit: Emit, reply: Callable[[AgentReply], None]) -> None:
+        """Take steps of the journal, or what the function asked for, and let it go on to what is wanted next."""
         self._entries.extend(request.entries)
         self._history.extend(request.history)
         self._earlier.extend(request.earlier)
         if request.more:
-            return AgentReply()
+            reply(AgentReply())
+            return
         self._has_history = self._has_history or request.do == "history"
-        return await self._next(emit, wakes=bool(self._entries) or request.do != "next")
-
-    async def _next(self, emit: Emit, *, wakes: bool) -> AgentReply:
         if self._unsent is not None:
-            return self._unsent
-        self._emit = emit
-        self._reply = self._loop.create_future()
+            reply(self._unsent)
+            return
+        self._emit, self._reply = emit, reply
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"agent-{self._agent.name}")
-        elif self._waiting is not None and wakes and not self._waiting.done():
+            self._task = self._loop.create_task(self._run(), name=f"agent-{self._agent.name}")
+        elif self._waiting is not None and not self._waiting.done() and (self._entries or request.do != "next"):
             self._waiting.set_result(None)
-        try:
-            return await self._reply
-        finally:
-            self._emit = self._reply = None
 
     @property
     def replaying(self) -> bool:
@@ -279,7 +292,7 @@ class _Session:
 
     async def _run(self) -> None:
         try:
-            value = await self._agent.function(Context(self, self._about), self._message)
+            value = await self._agent.function(Context(self, self.about), self._message)
             if self._entries:
                 self._taken += 1
                 await self._differ(
@@ -297,8 +310,9 @@ class _Session:
             self._say(AgentReply(text=self._take_text(), problem=_problem(error)))
 
     def _say(self, reply: AgentReply) -> None:
-        if self._reply is not None and not self._reply.done():
-            self._reply.set_result(reply)
+        if self._reply is not None:
+            answer, self._emit, self._reply = self._reply, None, None
+            answer(reply)
         elif self._unsent is None:
             self._unsent = reply
 
@@ -307,6 +321,12 @@ class _Session:
         self._text.clear()
         self._chars = 0
         return text
+
+
+def _settle(reply: asyncio.Future[AgentReply], said: AgentReply) -> None:
+    # The call may have been canceled meanwhile.
+    if not reply.done():
+        reply.set_result(said)
 
 
 def _answer(agent: UserAgent, value: Any) -> str:

@@ -26,6 +26,9 @@ from nova_workers.base.observability.redactor import Redactor
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.contracts.user_agents import AgentRequest, AgentSaid, ReportText
+from nova_workers.contracts.user_tools import CallContext
+from nova_workers.engines.mcp.agent_lane import AgentLane
 from nova_workers.engines.mcp.child_output import LastLines, logged_output
 from nova_workers.engines.mcp.listings import tolerant
 from nova_workers.engines.mcp.stdio import stdio_transport
@@ -79,6 +82,7 @@ class ServerConnection:
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         self._output = LastLines()
+        self._agents = AgentLane()
         self._broken = False
         self._not_answering: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -136,8 +140,7 @@ class ServerConnection:
     async def close(self) -> None:
         """Disconnect; a child process is terminated, forcibly if necessary."""
         self._closing.set()
-        for call in tuple(self._calls):
-            call.cancel()
+        self._end_calls("the connection closed")
         if self._keeper is not None:
             if not self._opened.is_set():
                 self._keeper.cancel()
@@ -201,6 +204,21 @@ class ServerConnection:
                 raise ConnectionError("the connection closed") from error
             raise
 
+    async def ask_agent(
+        self, request: AgentRequest, context: CallContext | None, report: ReportText | None
+    ) -> AgentSaid:
+        """Ask an agent of the process. See `AgentLane.ask`.
+
+        Raises:
+            ConnectionError: The connection is lost.
+        """
+        try:
+            return await self._agents.ask(request, context, report)
+        except ConnectionError:
+            # The end of its input may be seen before that of its output.
+            self._broken = True
+            raise
+
     async def _is_open(self) -> bool:
         try:
             await self._probe()
@@ -220,8 +238,7 @@ class ServerConnection:
                 f"{_PROBE_TIMEOUT_S:g} s. It is not asked again in this turn; the next turn starts it anew."
             )
             _log.warning("mcp_server_blocked", server=self.name)
-            for call in tuple(self._calls):
-                call.cancel()
+            self._end_calls(self._not_answering)
             raise ConnectionError(self._not_answering) from error
         except MCPError:
             # An error is an answer, too.
@@ -275,6 +292,11 @@ class ServerConnection:
             call.cancel()
             raise
 
+    def _end_calls(self, reason: str) -> None:
+        self._agents.close(reason)
+        for call in tuple(self._calls):
+            call.cancel()
+
     def _forget(self, call: asyncio.Task[Any]) -> None:
         self._calls.discard(call)
         if not call.cancelled():
@@ -289,12 +311,19 @@ class ServerConnection:
     def _on_end(self) -> None:
         # Otherwise the next call would notice, and could not know whether it was made.
         self._broken = True
+        self._agents.close("the connection closed")
 
     async def _keep(self, redactor: Redactor | None) -> None:
         with hiding(Redactor() if redactor is None else redactor):
             try:
                 async with _client(
-                    self.name, self._server, self._make_transport, self._sandbox, self._output, on_end=self._on_end
+                    self.name,
+                    self._server,
+                    self._make_transport,
+                    self._sandbox,
+                    self._output,
+                    lane=self._agents,
+                    on_end=self._on_end,
                 ) as client:
                     client.session.validate_tool_result = self._check_result
                     self._client = client
@@ -307,6 +336,7 @@ class ServerConnection:
                     _log.warning("mcp_server_lost", server=self.name, exc_info=True)
             finally:
                 self._client = None
+                self._agents.close("the connection closed")
                 self._opened.set()
 
 
@@ -318,6 +348,7 @@ async def _client(
     sandbox: ShellSandbox | NoSandbox | None,
     output: LastLines,
     *,
+    lane: AgentLane,
     on_end: Callable[[], None],
 ) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
@@ -327,7 +358,7 @@ async def _client(
                 client = Client(server.built(), cache=None)
             case StdioMcpServer():
                 errors = await stack.enter_async_context(logged_output(name, output))
-                transport = tolerant(stdio_transport(server, errors, sandbox, on_end=on_end))
+                transport = tolerant(stdio_transport(server, errors, sandbox, lane=lane, on_end=on_end))
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))

@@ -24,6 +24,8 @@ from nova_workers.base.observability.redaction import hide
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.contracts.user_agents import AgentRequest, AgentSaid, ReportText
+from nova_workers.contracts.user_tools import CallContext
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
 from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 
@@ -369,12 +371,32 @@ class Lease:
         try:
             return await held.connection.call(tool, arguments, limit_s, on_progress, call_id=call_id, meta=meta)
         except ConnectionError as error:
-            if held.connection.not_answering is not None:
-                self._given_up = held.connection.not_answering
-                self._pool.retire(held)
-                if self._held is held:
-                    self._put_back()
-            raise CallLost(str(error)) from error
+            raise self._lost(held, error) from error
+
+    async def ask(
+        self, request: AgentRequest, context: CallContext | None, report: ReportText | None = None
+    ) -> AgentSaid:
+        """Ask an agent of a process, over a new connection if the old one is lost. See `ServerConnection.ask_agent`.
+
+        Raises:
+            ConnectionError: The process does not answer, so that nothing was asked.
+            CallLost: The connection was lost before there was an answer.
+        """
+        if self._given_up is not None:
+            raise ConnectionError(self._given_up)
+        held, _ = await self._connected(self._pool.start_timeout_s)
+        try:
+            return await held.connection.ask_agent(request, context, report)
+        except ConnectionError as error:
+            raise self._lost(held, error) from error
+
+    def _lost(self, held: PooledConnection, error: ConnectionError) -> CallLost:
+        if held.connection.not_answering is not None:
+            self._given_up = held.connection.not_answering
+            self._pool.retire(held)
+            if self._held is held:
+                self._put_back()
+        return CallLost(str(error))
 
     @property
     def last_output(self) -> tuple[str, ...]:

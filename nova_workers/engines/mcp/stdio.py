@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Final, TextIO
 
 import anyio
@@ -20,6 +21,7 @@ from mcp.types import jsonrpc_message_adapter
 from nova_workers.base.child_process import end_supervised, supervised
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.lines import LineTooLong, read_lines
+from nova_workers.engines.mcp.agent_lane import AgentLane, UnreadableLine
 from nova_workers.shell_sandbox import Enclosed, NoSandbox, ShellSandbox
 
 _log = structlog.get_logger(__name__)
@@ -43,6 +45,7 @@ async def stdio_transport(
     errors: TextIO,
     sandbox: ShellSandbox | NoSandbox | None = None,
     *,
+    lane: AgentLane | None = None,
     on_end: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Streams]:
     """Start a server, and connect to it. It and its children end with the connection or with this process.
@@ -50,6 +53,7 @@ async def stdio_transport(
     Args:
         errors: Takes what it writes to stderr.
         sandbox: Encloses it, if its tenant has ceilings; otherwise hides NOVA_HOME from it.
+        lane: Carries calls of agents, if the server has such.
         on_end: Called when its output ended, which is mostly its own end.
 
     Raises:
@@ -70,21 +74,25 @@ async def stdio_transport(
             pass_fds=line.descriptors,
             start_new_session=True,
         )
-        async with _streams(process, on_end) as streams:
+        async with _streams(process, lane or AgentLane(), on_end) as streams:
             yield streams
 
 
 @asynccontextmanager
-async def _streams(process: asyncio.subprocess.Process, on_end: Callable[[], None]) -> AsyncGenerator[Streams]:
+async def _streams(
+    process: asyncio.subprocess.Process, lane: AgentLane, on_end: Callable[[], None]
+) -> AsyncGenerator[Streams]:
     """Carry messages to and from a server; end it at the end."""
     incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    assert process.stdin is not None  # noqa: S101 - it was asked for as a pipe
+    lane.open(process.stdin)
     try:
         async with anyio.create_task_group() as tasks:
             # Not canceled with the session, so that a server can write the rest and exit.
             draining = anyio.CancelScope(shield=True)
             drained = anyio.Event()
-            tasks.start_soon(_read, process, incoming, on_end, draining, drained)
+            tasks.start_soon(partial(_read, process, incoming, draining, drained, lane=lane, on_end=on_end))
             tasks.start_soon(_write, process, outgoing, incoming)
             try:
                 yield to_session, from_session
@@ -129,19 +137,21 @@ def _confined(
 async def _read(
     process: asyncio.subprocess.Process,
     incoming: _Incoming,
-    on_end: Callable[[], None],
     draining: anyio.CancelScope,
     drained: anyio.Event,
+    *,
+    lane: AgentLane,
+    on_end: Callable[[], None],
 ) -> None:
     assert process.stdout is not None  # noqa: S101 - it was asked for as a pipe
     async with incoming:
         try:
             async for line in read_lines(process.stdout, _MAX_LINE_BYTES):
-                if line.strip():
+                if line.strip() and not lane.take(line):
                     await incoming.send(_parsed(line))
-        except LineTooLong as error:
+        except (LineTooLong, UnreadableLine) as error:
             # The session ends with its stream.
-            _log.warning("mcp_server_line_too_long", problem=str(error))
+            _log.warning("mcp_server_line_refused", problem=str(error))
             end_supervised(process)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             _log.debug("mcp_session_ended")

@@ -25,21 +25,17 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.contracts.tool_programs import InstalledAgent, ReportProgress, ToolSource
 from nova_workers.contracts.user_agents import (
-    AGENT_CALL,
     AgentReply,
     AgentRequest,
     OnNewVersion,
     ProcessLost,
     ReportText,
-    as_json,
 )
 from nova_workers.contracts.user_tools import CALL_CONTEXT, RETIRES, CallContext, ListedTool
 from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease, ServerAway
 
 _log = structlog.get_logger(__name__)
 
-_LONGEST_S: Final = 2_592_000.0
-"""The time limits of runs and steps apply earlier."""
 _MARGIN_S: Final = 5.0
 """The process itself ends a call at its time limit, and knows where it was. After this it does not answer."""
 
@@ -140,24 +136,18 @@ class McpAgentProgram:
         self.on_new_version: OnNewVersion = agent.on_new_version
         self._function = agent.function
         self._lease = lease
-        self._meta: JsonObject = {CALL_CONTEXT: context.model_dump()}
+        self._context = context
         self._redactor = redactor
 
     async def ask(self, request: AgentRequest, report: ReportText | None = None) -> AgentReply:
         """Return the answer of the process. See `AgentProgram`."""
+        context = None
         if request.agent is not None:
-            request = request.model_copy(update={"agent": self._function})
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            if report is not None and message:
-                report(int(progress), message)
-
+            request, context = request.model_copy(update={"agent": self._function}), self._context
         try:
             # A connection takes the redactor of the context in which it starts.
             with hiding(self._redactor):
-                result = await self._lease.call(
-                    AGENT_CALL, as_json(request), on_progress, meta=self._meta, timeout_s=_LONGEST_S
-                )
+                said = await self._lease.ask(request, context, report)
         except CallLost as error:
             raise ProcessLost(f"The process of {self.name} ended.{_last_words(self._lease)}") from error
         except ServerAway as error:
@@ -166,16 +156,13 @@ class McpAgentProgram:
                 kind="unknown",
                 retryable=True,
             ) from error
-        except (MCPError, ConnectionError, TimeoutError) as error:
+        except ConnectionError as error:
             raise EngineFailure(
                 f"The process of {self.name} failed: {error}", kind="unknown", retryable=True
             ) from error
-        if (result.meta or {}).get(RETIRES):
+        if said.retires:
             self._lease.retire()
-        if result.is_error:
-            # Code of another version, which serves no agents.
-            return AgentReply(problem=f"{self.name} is not in the code of its process.")
-        return AgentReply.model_validate(result.structured_content)
+        return said.reply or AgentReply()
 
     async def close(self) -> None:
         """Release the process."""
