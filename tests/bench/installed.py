@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +68,11 @@ def installed_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def running_up(
-    home: Path, given: Mapping[str, str] | None = None, *, tree: Path | None = None
+    home: Path,
+    given: Mapping[str, str] | None = None,
+    *,
+    tree: Path | None = None,
+    command: Sequence[str] = ("up",),
 ) -> AsyncGenerator[tuple[StackState, int]]:
     """Run `nova up` on a home until the block ends; give its state and its process id.
 
@@ -76,15 +80,16 @@ async def running_up(
         home: Of the fleet.
         given: Settings that differ from the defaults.
         tree: The checkout whose code runs, in this environment; this one by default.
+        command: Another command of `nova` that starts a fleet.
     """
     env = installed_environment({"NOVA_HOME": str(home), "NOVA_API__PORT": "0", **(given or {})})
-    command = (sys.executable, "-m", "nova_workers.cli", "up")
+    line = (sys.executable, "-m", "nova_workers.cli", *command)
     silent = asyncio.subprocess.DEVNULL
-    fleet = await asyncio.create_subprocess_exec(*command, env=env, stdout=silent, stderr=silent, cwd=tree)
+    fleet = await asyncio.create_subprocess_exec(*line, env=env, stdout=silent, stderr=silent, cwd=tree)
     try:
         async with asyncio.timeout(_DEADLINE_S):
             while (state := read_state(home)) is None:
-                assert fleet.returncode is None, f"`nova up` ended with {fleet.returncode}"
+                assert fleet.returncode is None, f"`nova {command[0]}` ended with {fleet.returncode}"
                 await asyncio.sleep(_POLL_S)
         yield state, fleet.pid
     finally:

@@ -53,6 +53,9 @@ class Sizes:
     settled_s: float = 8.0
     notices: int = 10
     imports: int = 3
+    planned_agents: int = 500
+    plans: int = 3
+    inits: int = 2
     rounds: int = 3
     scaling_workers: tuple[int, ...] = (1, 2, 4, 8)
     scaling_slots: int = 5
@@ -74,7 +77,7 @@ class Sizes:
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
             trees=8, tree_latencies=20, orders=40, cached_orders=200, bare_tasks=1_000, bare_pings=100,
-            warm_starts=2, first_starts=1, notices=4, imports=2,
+            warm_starts=2, first_starts=1, notices=4, imports=2, plans=2,
         )  # fmt: skip
 
     @classmethod
@@ -89,6 +92,7 @@ class Sizes:
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, notices=1, imports=1, rounds=1,
+            planned_agents=3, plans=1, inits=1,
             scaling_workers=(1, 2), scaling_slots=2, scaling_apis=(1, 2), scaling_clients=2, scaling_window_s=0.5,
             scaling_idle_s=0.2,
         )  # fmt: skip

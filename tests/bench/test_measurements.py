@@ -26,7 +26,7 @@ _OWN_FLEET = ("changes", "claims", "search", "tools", "triggers", "rename")
 """Rows with another fleet, or without one."""
 _OF_NOVA_UP = ("doors", "first", "floor", "start")
 """Rows that start the fleet as users do."""
-_LONG = ("backfill", "cached", "code", "innocents", "notice", "orders", "recovery", "tokens", "trees")
+_LONG = ("backfill", "cached", "code", "init", "innocents", "notice", "orders", "plan", "recovery", "tokens", "trees")
 """Rows that wait, or send many turns, with another fleet."""
 _IN_OWN_TEST = ("scaling", *_OF_NOVA_UP, *_LONG)
 """Rows with more processes than fit into the time of a test beside the others."""

@@ -18,6 +18,7 @@ from tests.bench.rows.latency import measure_accept, measure_first_event, measur
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.notice import measure_notice
 from tests.bench.rows.orders import measure_orders
+from tests.bench.rows.projects import measure_init, measure_plan
 from tests.bench.rows.recovery import measure_recovery
 from tests.bench.rows.rename import measure_rename
 from tests.bench.rows.scaling import measure_scaling
@@ -55,8 +56,10 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "trees": measure_trees,
     "orders": measure_orders,
     "rename": measure_rename,
+    "plan": measure_plan,
     "start": measure_start,
     "first": measure_first,
+    "init": measure_init,
     "notice": measure_notice,
     "scaling": measure_scaling,
 }
