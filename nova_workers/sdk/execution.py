@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import os
 import threading
 import traceback
 from collections import deque
@@ -154,10 +155,14 @@ class _Thread:
         return place_of_thread(self._thread.ident)
 
     def _run(self) -> None:
+        process = os.getpid()
         while True:
             function, self._thread.name = self._calls.get()
             # As in a new thread: a function does not see the context variables of the one before.
             settle = contextvars.Context().run(function)
+            if os.getpid() != process:
+                # A fork has this thread only, and ends with it.
+                return
             # First, so that the call after this one finds it.
             self._free.append(self)
             settle()

@@ -91,9 +91,12 @@ async def leave_async() -> None:
 @tool
 def fork() -> str:
     """Fork, and let the fork print and go on."""
-    if os.fork() == 0:
+    fork = os.fork()
+    if fork == 0:
         print("printed by a fork", flush=True)
-    return "forked"
+        return ""
+    _, status = os.waitpid(fork, 0)
+    return f"forked, and ended with {status}"
 
 @tool(timeout_s=0.3)
 def block() -> None:
@@ -170,7 +173,7 @@ async def test_what_code_prints_does_not_break_the_protocol(tmp_path: Path) -> N
         assert listed["stock"].annotations is not None
         assert listed["stock"].annotations.read_only_hint
         assert json.loads(await _call(client, "stock", {"article": "bolt"})) == {"bolt": 3}
-        assert await _call(client, "fork") == "forked"
+        assert await _call(client, "fork") == "forked, and ended with 0"
         assert json.loads(await _call(client, "stock", {"article": "nut"})) == {"nut": 3}
     printed = (tmp_path / "stderr").read_text()
     for words in ("printed at import", "printed in a call", "printed by a child", "printed by a fork"):
