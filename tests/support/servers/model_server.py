@@ -47,6 +47,8 @@ class ModelServer:
         """Why requests were refused that no provider would take."""
         self.refuses_tool: str | None = None
         """A tool because of which a request is refused, although nothing is wrong with it."""
+        self.also_takes: frozenset[str] = frozenset()
+        """Fields of chat completions that this server takes, and OpenAI does not know."""
         self.may_refuse = False
         """Whether the test sends such requests on purpose."""
         self.left = asyncio.Event()
@@ -99,7 +101,7 @@ class ModelServer:
         path = head[0].split(" ")[1]
         self.paths.append(path)
         speaks = dialect_of(path)
-        refusal = refusal_of(path, headers, body, len(raw))
+        refusal = refusal_of(path, headers, body, len(raw), self.also_takes)
         if refusal is not None:
             self.refused.append(refusal.message)
         if refusal is None and self.refuses_tool is not None:

@@ -89,6 +89,13 @@ def _function(**fields: Any) -> Change:
     return lambda body: body["tools"][0]["function"].update(fields)
 
 
+def _call_id(name: str) -> Change:
+    def change(body: Json) -> None:
+        body["messages"][2]["tool_calls"][0]["id"] = body["messages"][3]["tool_call_id"] = name
+
+    return change
+
+
 def test_a_request_that_keeps_the_rules_is_taken() -> None:
     assert _refusal("/v1/messages?beta=true", MESSAGES) is None
     assert _refusal("/v1/chat/completions", CHAT) is None
@@ -159,6 +166,15 @@ _OF_CHAT: list[tuple[Change, str]] = [
     ),
     (lambda body: body["messages"][2]["tool_calls"][0]["function"].update(arguments={}), "expected a string"),
     (lambda body: body.update(tools=[]), "empty array"),
+    (lambda body: body.update(top_k=3), "Unrecognized request argument supplied: top_k"),
+    (lambda body: body["messages"].extend([body["messages"][1]] * 2_048), "maximum length 2048"),
+    (lambda body: body["messages"][1].update(content="a" * 10_485_761), "maximum length 10485760"),
+    (
+        lambda body: body["messages"][1].update(content=[{"type": "image_url", "image_url": {"url": "u"}}] * 501),
+        "Too many images",
+    ),
+    (_call_id("c" * 41), "maximum length 40, but got a string with length 41"),
+    (_function(returns={}), "Unknown parameter: 'tools[0].function.returns'"),
     (_function(name="a b"), "does not match pattern"),
     (_function(parameters={"type": "object"}), "object schema missing properties"),
     (_function(parameters={"type": None}), "got 'type: \"None\"'"),
@@ -181,6 +197,11 @@ _OF_RESPONSES: list[tuple[Change, str]] = [
     (lambda body: body["input"][3].update(call_id="c2"), "No tool call found"),
     (lambda body: body["input"][0]["content"][0].update(type="output_text"), "Supported values are: 'input_text'"),
     (lambda body: body["tools"][0].update(name=""), "does not match pattern"),
+    (lambda body: body["tools"][0].update(returns={}), "Unknown parameter: 'tools[0].returns'"),
+    (lambda body: body.update(n=2), "Unknown parameter: 'n'"),
+    (lambda body: body["input"][2].update(parsed_arguments={}), "Unknown parameter: 'input[2].parsed_arguments'"),
+    (lambda body: body["input"][2].update(call_id="c" * 65), "maximum length 64"),
+    (lambda body: body["input"].append(body["input"][3]), "Duplicate output"),
     (lambda body: body.update(input=[]), "Missing required parameter"),
 ]
 
@@ -188,3 +209,13 @@ _OF_RESPONSES: list[tuple[Change, str]] = [
 @pytest.mark.parametrize(("change", "says"), _OF_RESPONSES)
 def test_the_responses_api_refuses_what_it_cannot_take(change: Change, says: str) -> None:
     assert says in (_refusal("/v1/responses", RESPONSES, change) or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "request_"),
+    [("/v1/messages", MESSAGES), ("/v1/chat/completions", CHAT), ("/v1/responses", RESPONSES)],
+)
+def test_a_body_that_is_too_large_is_refused(path: str, request_: Json) -> None:
+    refusal = refusal_of(path, {}, request_, 50 * 1024 * 1024 + 1)
+    assert refusal is not None
+    assert refusal.code == 413

@@ -5,12 +5,13 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Required, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from anthropic.types import beta
 from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from jsonschema_rs import ValidationError, meta
 
+from nova_workers.sdk.testing.strict.forms import fields
 from nova_workers.sdk.testing.strict.media import image_kind, image_size
 from nova_workers.sdk.testing.strict.refused import Refused, require
 from nova_workers.sdk.testing.strict.signatures import sign
@@ -83,7 +84,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _check_settings(body: Json) -> None:
-    known, required = _fields(MessageCreateParamsBase)
+    known, required = fields(MessageCreateParamsBase)
     for name in required - body.keys():
         raise Refused(f"{name}: Field required")
     for name in body.keys() - known - {"stream", "temperature", "top_k", "top_p", "output_format"}:
@@ -423,18 +424,11 @@ def _version(model: str) -> tuple[int, int]:
 
 
 def _check_fields(where: str, given: Json, form: Any) -> None:
-    known, required = _fields(form)
+    known, required = fields(form)
     for name in sorted(required - given.keys()):
         raise Refused(f"{where}.{name}: Field required")
     for name in sorted(given.keys() - known):
         raise Refused(f"{where}.{name}: Extra inputs are not permitted")
-
-
-@cache
-def _fields(form: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the fields of one of the SDK's types of parameters, and those that are required."""
-    hints = get_type_hints(form, include_extras=True)
-    return frozenset(hints), frozenset(name for name, hint in hints.items() if get_origin(hint) is Required)
 
 
 @cache

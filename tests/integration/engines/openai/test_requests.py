@@ -194,6 +194,7 @@ async def test_a_server_without_schemas_is_asked_in_words_and_checked(
 
 
 async def test_the_operators_fields_and_headers_are_sent(server: ModelServer, make_engine: MakeEngine) -> None:
+    server.also_takes = frozenset({"enable_thinking"})
     engine = make_engine(
         "chat",
         headers={"X-Team": "agents"},

@@ -1,29 +1,27 @@
 """What the real model providers refuse, so that the model server refuses it too.
 
-Each module has the rules of one wire form: the provider's documents, and its error messages as they are reported in
-public. Nothing of the product is used here, so that a wrong belief in its code meets another opinion.
+The rules are those of the testing kit (`nova_workers.sdk.testing.strict`), and of Gemini, which the kit does not serve.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
-from nova_workers.sdk.testing.strict.messages_api import check_messages
-from nova_workers.sdk.testing.strict.refused import Refused
+from nova_workers.sdk.testing.strict import Refused, check_chat, check_messages, check_responses
 from tests.support.servers.replies import Status
 from tests.support.servers.strict.gemini_api import check_gemini
-from tests.support.servers.strict.openai_chat import check_chat
-from tests.support.servers.strict.openai_responses import check_responses
 
 
-def refusal_of(path: str, headers: Mapping[str, str], body: dict[str, Any], size_bytes: int) -> Status | None:
-    """Return the error that a request gets; None if it is valid."""
+def refusal_of(
+    path: str, headers: Mapping[str, str], body: dict[str, Any], size_bytes: int, also: Set[str] = frozenset()
+) -> Status | None:
+    """Return the error that a request gets; None if it is valid. `also` is that of `check_chat`."""
     try:
         if path.endswith("/chat/completions"):
-            check_chat(body)
+            check_chat(body, size_bytes, also)
         elif ":streamGenerateContent" in path:
             check_gemini(body)
         elif path.endswith("/responses"):
-            check_responses(body)
+            check_responses(body, size_bytes)
         elif path.partition("?")[0].endswith("/messages"):
             check_messages(body, headers, size_bytes)
     except Refused as refused:

@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema_rs import ValidationError, meta
 
 from nova_workers.sdk.testing.strict.refused import Refused, require
 
@@ -12,6 +11,7 @@ Json = dict[str, Any]
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_FUNCTIONS = 128
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOT_AT_TOP = ("oneOf", "anyOf", "allOf", "enum", "not")
 
 
@@ -61,8 +61,8 @@ def _check_schema(name: str, schema: Any) -> None:
     )
     require(not any(keyword in schema for keyword in _NOT_AT_TOP), tops)
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
+        meta.validate({**schema, "$schema": _DIALECT})
+    except ValidationError as error:
         raise Refused(f"{invalid}: {error.message}", code="invalid_function_parameters") from None
     require("properties" in schema, f"{invalid}: In context=(), object schema missing properties.")
     _check_arrays(invalid, schema, ())

@@ -1,28 +1,64 @@
 """The rules of OpenAI for chat completions."""
 
+from collections.abc import Set
 from typing import Any
 
+from openai.types.chat.completion_create_params import CompletionCreateParamsBase
+from openai.types.shared_params import FunctionDefinition
+
+from nova_workers.sdk.testing.strict.forms import fields
+from nova_workers.sdk.testing.strict.openai_limits import (
+    MAX_CALLS,
+    MAX_ID_CHARS,
+    check_images,
+    check_parameters,
+    check_size,
+    check_text,
+)
+from nova_workers.sdk.testing.strict.openai_tools import NAME, check_answer_schema, check_functions
 from nova_workers.sdk.testing.strict.refused import Refused, require
-from tests.support.servers.strict.tool_lists import NAME, check_answer_schema, check_functions
 
 Json = dict[str, Any]
 
-_MAX_ID_CHARS = 64
+_MAX_MESSAGES = 2_048
 _USER_PARTS = ("text", "image_url", "input_audio", "file")
 
 
-def check_chat(body: Json) -> None:
+def check_chat(body: Json, size_bytes: int, also: Set[str] = frozenset()) -> None:
     """Check a request.
+
+    Args:
+        body: The request.
+        size_bytes: Of its body.
+        also: Fields that a server with this wire form takes beside those of OpenAI.
 
     Raises:
         Refused: The provider refuses it.
     """
+    check_size(size_bytes)
+    known, _ = fields(CompletionCreateParamsBase)
+    for name in sorted(body.keys() - known - {"stream"} - also):
+        raise Refused(f"Unrecognized request argument supplied: {name}")
     require(isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter")
     messages: list[Json] = body.get("messages") or []
     require(messages, "Invalid 'messages': empty array. Expected an array with minimum length 1.")
+    long = f"Invalid 'messages': array too long. Expected an array with maximum length {_MAX_MESSAGES}"
+    require(len(messages) <= _MAX_MESSAGES, f"{long}, but got an array with length {len(messages)} instead.")
+    _check_tools(body)
+    _check_order(messages)
+    for at, message in enumerate(messages):
+        _check_message(f"messages[{at}]", message)
+    parts = [part for message in messages if isinstance(message.get("content"), list) for part in message["content"]]
+    check_images(sum(part.get("type") == "image_url" for part in parts))
+
+
+def _check_tools(body: Json) -> None:
     tools: list[Json] = body.get("tools", [])
     require(tools or "tools" not in body, "Invalid 'tools': empty array. Expected an array with minimum length 1.")
-    check_functions([(f"tools[{at}].function", tool["function"]) for at, tool in enumerate(tools)])
+    functions = [(f"tools[{at}].function", tool["function"]) for at, tool in enumerate(tools)]
+    for where, function in functions:
+        check_parameters(f"{where}.", function, fields(FunctionDefinition)[0])
+    check_functions(functions)
     require(tools or "tool_choice" not in body, "'tool_choice' is only allowed when 'tools' are specified.")
     require(
         tools or "parallel_tool_calls" not in body, "'parallel_tool_calls' is only allowed when 'tools' are specified."
@@ -30,6 +66,10 @@ def check_chat(body: Json) -> None:
     answer: Json = body.get("response_format", {})
     if answer.get("type") == "json_schema":
         check_answer_schema(answer["json_schema"]["schema"])
+
+
+def _check_order(messages: list[Json]) -> None:
+    """Check that each call has one result, in the messages that follow it."""
     open_calls: list[str] = []
     for at, message in enumerate(messages):
         if message.get("role") != "tool":
@@ -44,7 +84,6 @@ def check_chat(body: Json) -> None:
                 f"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
                 f"'tool_calls' (messages[{at}])."
             )
-        _check_message(f"messages[{at}]", message)
     _check_answered(open_calls)
 
 
@@ -63,8 +102,11 @@ def _check_message(where: str, message: Json) -> None:
     require(
         calls is None or calls, f"Invalid '{where}.tool_calls': empty array. Expected an array with minimum length 1."
     )
+    many = f"Invalid '{where}.tool_calls': array too long. Expected an array with maximum length {MAX_CALLS}"
+    require(len(calls or ()) <= MAX_CALLS, f"{many}, but got an array with length {len(calls or ())} instead.")
     without = role == "assistant" and calls
     require(without or content is not None, f"Invalid value for 'content': expected a string, got null ({where}).")
+    check_text(f"{where}.content", content)
     if isinstance(content, list):
         require(content, f"Invalid '{where}.content': empty array. Expected an array with minimum length 1.")
         for at, part in enumerate(content):
@@ -74,10 +116,12 @@ def _check_message(where: str, message: Json) -> None:
                 f"Image URLs are only allowed for messages with role 'user', but '{where}.content[{at}]' is a {kind}"
             )
             require(kind in taken, f"Invalid '{where}'. {wrong} with role '{role}'.")
+            check_text(f"{where}.content[{at}].text", part.get("text"))
     for at, call in enumerate(calls or ()):
         place = f"{where}.tool_calls[{at}]"
-        fits = isinstance(call.get("id"), str) and 0 < len(call["id"]) <= _MAX_ID_CHARS
-        require(fits, f"Invalid '{place}.id': string too long or empty. Expected at most {_MAX_ID_CHARS} characters.")
+        named = isinstance(call.get("id"), str) and call["id"]
+        require(named, f"Invalid '{place}.id': empty string. Expected a string with minimum length 1.")
+        check_text(f"{place}.id", call["id"], MAX_ID_CHARS)
         function = call["function"]
         require(NAME.fullmatch(function["name"]), f"Invalid '{place}.function.name': string does not match pattern.")
         texts = isinstance(function["arguments"], str)
