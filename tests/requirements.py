@@ -366,6 +366,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "code.resumed": "After kill -9 of its worker, a run of code goes on elsewhere after its last finished step.",
     "code.mismatch": "A run whose journal and code differ fails as `nondeterminism`, with both operations named.",
     "kit.project": "Tests of a project script its model, as strict as its provider, and see what its agents do.",
+    "kit.wires": "The model answers agents of each engine in their provider's wire form, or fails the test.",
     "code.models": "Code asks models of the fleet: answers are steps, usage the run's, and an outage holds the run.",
     "graphs.resumed": "A LangGraph graph goes on after its last recorded node, after any death, and repeats none.",
     "graphs.runs": "A graph streams what its models say, once, counts their usage, and waits at interrupts.",

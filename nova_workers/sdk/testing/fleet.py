@@ -23,6 +23,7 @@ from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.devstack.home import StackState, read_state
 from nova_workers.devstack.process import ProcessSpec
+from nova_workers.sdk.testing.providers import model_variables
 
 _KEY_FILE: Final = "api_key"
 _LOG_FILE: Final = "fleet.log"
@@ -80,17 +81,16 @@ class LocalFleet:
             InvalidInput: The project's files are wrong.
             RuntimeError: It does not start; the message has the end of its log.
         """
-        name = read_project(self.root).name
-        project = {"name": name, "folder": str(self.root), "tenant": "*"}
+        files = read_project(self.root)
+        project = {"name": files.name, "folder": str(self.root), "tenant": "*"}
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_GIVEN)}
         spec = ProcessSpec(
             name="fleet",
             argv=(sys.executable, "-m", "nova_workers.devstack", "--port", "0"),
             inherited=kept,
             env={
+                **model_variables(self._model_url, files.agents),
                 "NOVA_HOME": str(self._home),
-                "NOVA_MODEL__BASE_URL": self._model_url,
-                "NOVA_MODEL__API_KEY": "test",
                 "NOVA_CONSOLE__ENABLED": "false",
                 # Titles would be asked of the model.
                 "NOVA_EFFECTS__ENABLED": "false",

@@ -14,8 +14,13 @@ from tests.requirements import proves
 AGENTS = {
     "clerk.yaml": "name: Clerk\ncapabilities:\n  project:shop: {}\n  user: {}\n",
     "sorter.yaml": "name: Sorter\nengine: code\nengine_config:\n  agent: shop:triage\n",
+    "buyer.yaml": "name: Buyer\nengine: openai\nmodel: openai/gpt-5\ncapabilities:\n  project:shop: {}\n",
+    "packer.yaml": "name: Packer\nengine: openai\nmodel: ollama/qwen3:30b\ncapabilities:\n  project:shop: {}\n",
 }
 TESTS = """
+import httpx2
+import pytest
+
 def test_a_tool_of_the_project_is_called(model, run, transcript):
     model.calls("stock", article="B-114").calls("stock", article="114").says("Three.")
     ended = run("clerk", "How many?")
@@ -25,6 +30,14 @@ def test_a_tool_of_the_project_is_called(model, run, transcript):
     model.says("Three, still.")
     assert run("clerk", "Sure?", thread=ended).text == "Three, still."
     assert [message["role"] for message in model.requests[-1]["messages"]].count("user") == 4
+
+@pytest.mark.parametrize(("agent", "conversation"), [("buyer", "input"), ("packer", "messages")])
+def test_the_script_serves_the_wire_of_any_engine(agent, conversation, model, run, transcript):
+    model.calls("stock", article="B-114").says("Three.")
+    ended = run(agent, "How many?")
+    assert ended.text == "Three.", ended.error
+    assert [entry.text for entry in transcript(ended) if entry.kind == "result"] == ["3"]
+    assert all(conversation in request for request in model.requests)
 
 def test_an_agent_in_python_asks_the_model(model, run):
     model.says("order").says("It is on its way.")
@@ -45,14 +58,26 @@ def test_fails_since_an_answer_is_missing(model, run):
 def test_fails_since_an_answer_is_not_asked_for(model):
     model.says("Hello.")
 
-def test_fails_since_a_provider_would_refuse(model, run):
-    model.says("Hello.")
-    model.answer({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": " "}]}, {}, 10)
-    run("clerk", "Hello.")
+REFUSED = {
+    "/v1/messages": {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": " "}]},
+    "/v1/chat/completions": {"model": "m", "messages": [{"role": "tool", "tool_call_id": "c1", "content": "3"}]},
+    "/v1/responses": {"model": "m", "input": "Hello.", "n": 2},
+    "/gemini/v1beta/models/m:streamGenerateContent": {},
+}
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_fails_since_a_provider_would_refuse(path, model, model_server):
+    assert httpx2.post(model_server.url + path, json=REFUSED[path], trust_env=False).status_code == 400
 """
+REFUSALS = (
+    "The provider would refuse a request: messages: text content blocks must contain non-whitespace text",
+    "The provider would refuse a request: Invalid parameter: messages with role 'tool' must be a response to",
+    "The provider would refuse a request: Unknown parameter: 'n'.",
+    "The model of a test does not answer agents of the engine 'gemini'.",
+)
 
 
-@proves("kit.project")
+@proves("kit.project", "kit.wires")
 def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path: Path) -> None:
     root = make_project(tmp_path / "shop", "shop").root
     for name, text in AGENTS.items():
@@ -70,19 +95,15 @@ def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path
     )
     shown = done.stdout + done.stderr
     outcomes = _outcomes(shown)
-    missing, unasked, refused = (
-        "test_fails_since_an_answer_is_missing",
-        "test_fails_since_an_answer_is_not_asked_for",
-        "test_fails_since_a_provider_would_refuse",
-    )
-    assert {name for name, outcome in outcomes.items() if outcome == "ERROR"} == {missing, unasked, refused}, shown
-    assert {outcome for name, outcome in outcomes.items() if name not in (missing, unasked, refused)} == {"PASSED"}, (
-        shown
-    )
-    assert len(outcomes) == 10, shown
+    failed = {name: outcome for name, outcome in outcomes.items() if name.startswith("test_fails_since")}
+    assert len(failed) == 6, shown
+    assert set(failed.values()) == {"ERROR"}, shown
+    passed = {name: outcome for name, outcome in outcomes.items() if name not in failed}
+    assert len(passed) == 9, shown
+    assert set(passed.values()) == {"PASSED"}, shown
     assert "The model was asked once more than the test has answers for it." in shown
     assert "The model was not asked for this answer: {'content': 'Hello.'}" in shown
-    assert "The provider would refuse a request: " in shown
+    assert [refusal for refusal in REFUSALS if refusal not in shown] == [], shown
 
 
 def _outcomes(shown: str) -> dict[str, str]:
