@@ -28,6 +28,8 @@ from nova_workers.contracts.events import (
 from nova_workers.contracts.waits import ANSWERABLE
 
 _PARTIAL_EVERY_S = 1.0
+_FIRST_CHARS = 40
+"""A partial answer without calls has at least this many, so that a phone announces more than its first word."""
 _MAX_TOOLS = 200
 
 
@@ -102,7 +104,8 @@ class RunFollower:
             self._tools[event.tool_call_id] = line
 
     async def _show(self) -> None:
-        if self._deliverer.streams and time.monotonic() - self._shown_s >= _PARTIAL_EVERY_S:
+        begun = self._tools or len(self._answer.open) >= _FIRST_CHARS
+        if self._deliverer.streams and begun and time.monotonic() - self._shown_s >= _PARTIAL_EVERY_S:
             self._shown_s = time.monotonic()
             reply = text_reply("partial", self._origin, self._answer.open, self._run_id)
             await self._deliverer.show(reply.model_copy(update={"tools": tuple(self._tools.values())}))

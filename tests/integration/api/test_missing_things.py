@@ -21,6 +21,7 @@ _KINDS = {
     "orchestrations": "orchestration",
     "work-order-policies": "order_policy",
     "work-order-secrets": "order_secret",
+    "pairings": "pairing",
     "projects": "project",
     "runs": "run",
     "secrets": "secret",

@@ -368,12 +368,11 @@ def test_a_pipe_whose_reader_left_ends(nova: Nova, *, keeps_stdin: bool) -> None
 
 
 async def test_the_channel_of_the_guide_works(stage: Stage, tmp_path: Path) -> None:
-    (example,) = [block.text for block in blocks("python", ROOT / "docs" / "channels.md")]
+    example, *_ = [block.text for block in blocks("python", ROOT / "docs" / "channels.md")]
     assert len(example.splitlines()) <= 60
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile(example, "channels.md", "exec"), names)
-    channel = names["FolderChannel"](tmp_path)
-    channel.name = stage.channel.name
+    channel = names["FolderChannel"](stage.channel.name, tmp_path)
     stage.serve(channel)
     letter = tmp_path / "in" / "1.json"
     letter.write_text(json.dumps({"conversation": "kitchen", "sender": "ann", "text": "hello"}))

@@ -94,6 +94,7 @@ SWEPT: Final = (
     ("orchestrations", "agent_id"),
     ("secrets", "updated_by"),
     ("agent_versions", "created_by"),
+    ("changes", "agent_id"),
 )
 """Columns whose rows move after the threads. Together with the threads, what is below them, the usage and what
 `begin_rename` changes, these are all that hold an agent's id; a test compares with the models."""

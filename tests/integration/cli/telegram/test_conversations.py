@@ -14,6 +14,8 @@ from tests.support.waiting import stays
 
 pytestmark = pytest.mark.fleet
 
+FIRST = "A sentence that a phone may announce now. "
+
 _COPY_AGENT = """
 INSERT INTO agents (tenant_id, id, version, spec)
 SELECT tenant_id, :copy_id, version, spec FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id
@@ -43,30 +45,30 @@ async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: St
     telegram.says(f"/agent {agent_id}")
     await soon(lambda: telegram.texts() == ["You talk with Chatter now."])
     save = {"tool": {"name": "memory_save", "input": {"content": "tea"}}}
-    telegram.says(script({"say": "First "}, {"sleep_s": 1.2}, save, {"sleep_s": 1.2}, {"say": "**Second** part."}))
+    telegram.says(script({"say": FIRST}, {"sleep_s": 1.2}, save, {"sleep_s": 1.2}, {"say": "**Second** part."}))
     await soon(lambda: telegram.texts()[1:] == ["Second part."])
     shown = [call["text"] for call in telegram.named("editMessageText")]
-    assert any("First" in text for text in shown)
+    assert any(FIRST.strip() in text for text in shown)
     assert any("memory_save" in text for text in shown)
     assert telegram.messages[1].html == "<b>Second</b> part."
 
 
 async def test_an_answer_whose_message_a_person_deletes_comes_in_one_new_message(served: Stage, script: Script) -> None:
     telegram = served.telegram
-    telegram.says(script({"say": "First "}, {"sleep_s": 1.2}, {"say": "second "}, {"sleep_s": 1.2}, {"say": "third."}))
-    await soon(lambda: telegram.texts() == ["First"])
+    telegram.says(script({"say": FIRST}, {"sleep_s": 1.2}, {"say": "second "}, {"sleep_s": 1.2}, {"say": "third."}))
+    await soon(lambda: telegram.texts() == [FIRST.strip()])
     telegram.deletes(telegram.messages[0])
-    await soon(lambda: telegram.texts()[-1:] == ["First second third."])
+    await soon(lambda: telegram.texts()[-1:] == [f"{FIRST}second third."])
     assert len(telegram.texts()) == 1
     assert len(telegram.named("sendMessage")) == 2
 
 
 async def test_an_answer_in_a_group_that_becomes_a_supergroup_is_finished_there(served: Stage, script: Script) -> None:
     telegram = served.telegram
-    telegram.says(script({"say": "First "}, {"sleep_s": 1.5}, {"say": "second."}), ANN, chat=-5)
-    await soon(lambda: telegram.texts(-5) == ["First"])
+    telegram.says(script({"say": FIRST}, {"sleep_s": 1.5}, {"say": "second."}), ANN, chat=-5)
+    await soon(lambda: telegram.texts(-5) == [FIRST.strip()])
     telegram.moved[-5] = -1005
-    await soon(lambda: telegram.texts(-1005) == ["First second."])
+    await soon(lambda: telegram.texts(-1005) == [f"{FIRST}second."])
 
 
 async def test_a_deleted_agent_refuses_its_messages_and_stops_no_other_conversation(
@@ -83,8 +85,8 @@ async def test_a_deleted_agent_refuses_its_messages_and_stops_no_other_conversat
     await soon(lambda: f"{agent_id!r}" in telegram.texts(BEN)[-1])
     telegram.says("hello", ANN)
     await soon(lambda: telegram.texts(ANN) == ["You said: hello"])
-    telegram.says(script({"say": "Long "}, {"sleep_s": 60}, {"say": "never"}), ANN)
-    await soon(lambda: telegram.texts(ANN)[-1] == "Long")
+    telegram.says(script({"say": FIRST}, {"sleep_s": 60}, {"say": "never"}), ANN)
+    await soon(lambda: telegram.texts(ANN)[-1] == FIRST.strip())
     telegram.says("/new", ANN)
     # It writes on in this chat.
     telegram.says("/stop", ANN)
@@ -212,8 +214,8 @@ async def test_commands_show_what_happens_and_choose_a_model(served: Stage, scri
     await soon(lambda: telegram.texts()[-1] == "You talk with Nova.\nNothing runs at the moment.")
     telegram.says("/model large-model")
     await soon(lambda: telegram.texts()[-1] == "Your next messages use the model large-model.")
-    telegram.says(script({"say": "Slow. "}, {"sleep_s": 60}, {"say": "never"}))
-    await soon(lambda: "Slow." in telegram.texts())
+    telegram.says(script({"say": FIRST}, {"sleep_s": 60}, {"say": "never"}))
+    await soon(lambda: FIRST.strip() in telegram.texts())
     telegram.says("behind it")
     telegram.says("/status")
     await soon(lambda: "Behind it: 1 message." in telegram.texts()[-1])
@@ -273,8 +275,8 @@ async def test_a_failure_is_described_in_a_persons_words(served: Stage, script: 
 @pytest.mark.long
 async def test_stop_ends_what_runs(served: Stage, script: Script) -> None:
     telegram = served.telegram
-    telegram.says(script({"say": "Long "}, {"sleep_s": 60}, {"say": "never"}))
-    await soon(lambda: "Long" in "".join(telegram.texts()))
+    telegram.says(script({"say": FIRST}, {"sleep_s": 60}, {"say": "never"}))
+    await soon(lambda: FIRST.strip() in "".join(telegram.texts()))
     telegram.says("/stop")
     await soon(lambda: any("canceled" in text for text in telegram.texts()))
     await soon(lambda: "Stopping." in telegram.texts())

@@ -59,11 +59,13 @@ async def test_an_answer_that_a_killed_channel_had_begun_is_finished_in_its_mess
 ) -> None:
     telegram = stage.telegram
     first = stage.start()
-    telegram.says(script({"say": "Begun "}, {"sleep_s": 3}, {"say": "and ended."}))
+    telegram.says(
+        script({"say": "Begun, and long enough for a phone to announce it, "}, {"sleep_s": 3}, {"say": "and ended."})
+    )
     await soon(lambda: "Begun" in "".join(telegram.texts()))
     first.kill()
     await stage.restart()
-    await soon(lambda: telegram.texts() == ["Begun and ended."])
+    await soon(lambda: telegram.texts() == ["Begun, and long enough for a phone to announce it, and ended."])
     assert telegram.unconfirmed == []
     assert len(await stage.runs()) == 1
 
