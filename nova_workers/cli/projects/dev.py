@@ -20,6 +20,7 @@ from nova_workers.cli.command import open_session
 from nova_workers.cli.projects.commands import DirectoryOption, send_project
 from nova_workers.cli.projects.files import AGENTS, PYPROJECT, SKILLS, TRIGGERS, find_root, read_project
 from nova_workers.cli.projects.showing import show_plan
+from nova_workers.cli.target import read_state
 from nova_workers.cli.terminal.output import Output
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -127,6 +128,9 @@ def tool_stamps(root: Path) -> Stamps:
 async def _apply(root: Path, out: Output, api_url: str | None, api_key: str | None) -> bool:
     """Apply a project. False while the fleet cannot be reached, as when it starts."""
     try:
+        if api_url is None and not read_state(load_settings().home):
+            # The fleet of this home has not written where it is: its API may have any port.
+            return False
         files = await asyncio.to_thread(read_project, root)
         body = files.request(on_drift="overwrite", allow_missing=True)
         async with open_session(json_mode=False, api_url=api_url, api_key=api_key) as session:

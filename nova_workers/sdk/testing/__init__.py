@@ -9,12 +9,13 @@ is what its agents ask. `run` sends a message, `transcript` shows what was said 
 """
 
 from nova_workers.sdk.testing.fixtures import clock, fleet, model, model_server, project_fleet, run, transcript
-from nova_workers.sdk.testing.fleet import Clock, Entry, Fleet
+from nova_workers.sdk.testing.fleet import Clock, Entry, Fired, Fleet
 from nova_workers.sdk.testing.models import Model
 
 __all__ = [
     "Clock",
     "Entry",
+    "Fired",
     "Fleet",
     "Model",
     "clock",

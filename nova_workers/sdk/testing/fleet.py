@@ -10,7 +10,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -31,6 +31,8 @@ _START_S: Final = 120.0
 _STOP_S: Final = 30.0
 _RUN_S: Final = 60.0
 _POLL_S: Final = 0.05
+_MOST_TIMES: Final = 100
+"""The most times that the fleet previews of a trigger."""
 _LOG_CHARS: Final = 4_000
 _OF_AGENTS: Final = ("agent", "message", "orchestration")
 """Kinds of waits that other agents end."""
@@ -212,6 +214,21 @@ class Fleet:
             time.sleep(_POLL_S)
 
 
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An occurrence of a trigger that `Clock.advance` passed.
+
+    Attributes:
+        trigger: The trigger's key in the project.
+        time: When its schedule has it, in its time zone.
+        run: The run that it began, which has ended or waits.
+    """
+
+    trigger: str
+    time: datetime
+    run: RunView
+
+
 class Clock:
     """The times of triggers: when they would fire, and what happens then, without waiting for it."""
 
@@ -219,6 +236,25 @@ class Clock:
         """Take the client of a tenant, and the project whose triggers it has."""
         self._client = client
         self._project = project
+        self._now = datetime.now(UTC)
+
+    def advance(self, by: timedelta, *, timeout_s: float = _RUN_S) -> Sequence[Fired]:
+        """Let this much time pass for the schedules of the project's triggers, from the test's beginning on.
+
+        What becomes due meanwhile fires in its order, each once the run before has ended or waits: triggers that are
+        enabled, whatever their gates say. The fleet's clock stays, so that a message about the time has the real one.
+
+        Args:
+            by: The time that passes.
+            timeout_s: The longest time of one run.
+        """
+        until = self._now + by
+        due = sorted(
+            ((at, key) for key, trigger_id in self._triggers().items() for at in self._due(key, trigger_id, until)),
+            key=lambda occurrence: occurrence[0],
+        )
+        self._now = until
+        return [Fired(key, at, self.fire(key, timeout_s=timeout_s)) for at, key in due]
 
     def next_times(self, trigger: str, count: int = 3) -> Sequence[datetime]:
         """Return the next times of a trigger of the project, in its time zone."""
@@ -232,9 +268,24 @@ class Clock:
             raise AssertionError(f"The trigger {trigger!r} began no run: {firing.detail or firing.skip_reason}.")
         return self._client.runs.result(firing.run_id, timeout_s=timeout_s)
 
-    def _id_of(self, trigger: str) -> str:
+    def _due(self, key: str, trigger_id: str, until: datetime) -> list[datetime]:
+        """Return the times of a trigger after the present one, up to `until`."""
+        preview = self._client.triggers.preview(trigger_id, count=_MOST_TIMES)
+        if not preview.enabled:
+            return []
+        if len(preview.firings) == _MOST_TIMES and preview.firings[-1].at <= until:
+            raise AssertionError(
+                f"The trigger {key!r} fires more than {_MOST_TIMES} times until {until.isoformat()}. Advance by less."
+            )
+        return [datetime.fromisoformat(each.local) for each in preview.firings if self._now < each.at <= until]
+
+    def _triggers(self) -> dict[str, str]:
+        """Return the ids of the project's triggers by their keys."""
         items = sync_iterate(self._client.projects.items, self._project)
-        known = {item.name: item.resource_id for item in items if item.kind == "trigger"}
+        return {item.name: item.resource_id for item in items if item.kind == "trigger"}
+
+    def _id_of(self, trigger: str) -> str:
+        known = self._triggers()
         if trigger not in known:
             raise AssertionError(f"The project has no trigger {trigger!r}; it has: {', '.join(known) or 'none'}.")
         return known[trigger]

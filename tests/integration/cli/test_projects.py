@@ -14,7 +14,7 @@ from nova_workers.cli.projects.commands import EXIT_PENDING
 from nova_workers.cli.projects.dev import tool_stamps, watch
 from nova_workers.cli.terminal.output import Output
 from tests.support.processes.command_line import Nova
-from tests.support.waiting import until
+from tests.support.waiting import stays, until
 
 
 @pytest.fixture
@@ -194,3 +194,25 @@ def test_each_change_of_a_file_is_applied_mistakes_are_shown_and_a_tool_ends_the
 
     asyncio.run(edit())
     assert nova.good("agents", "show", "assistant", "--json").json["spec"]["name"] == "Helper"
+
+
+def test_a_fleet_that_has_not_written_its_address_is_waited_for(
+    nova: Nova, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("NOVA_HOME", str(home))
+    # Any free port: the URL of the settings is none that can be asked.
+    monkeypatch.setenv("NOVA_API__PORT", "0")
+    (home / "api_key").write_text(nova.env["NOVA_API_KEY"])
+    out, err = io.StringIO(), io.StringIO()
+
+    async def start() -> None:
+        output = Output(json_mode=False, stdout=out, stderr=err)
+        watching = asyncio.create_task(watch(root, output, tool_stamps(root)))
+        await stays(lambda: not out.getvalue() and not err.getvalue(), for_s=0.5)
+        (home / "nova.json").write_text(json.dumps({"api_url": nova.env["NOVA_API_URL"]}))
+        await until(lambda: "3 made" in out.getvalue())
+        watching.cancel()
+
+    asyncio.run(start())

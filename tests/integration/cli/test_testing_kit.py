@@ -17,9 +17,34 @@ AGENTS = {
     "buyer.yaml": "name: Buyer\nengine: openai\nmodel: openai/gpt-5\ncapabilities:\n  project:shop: {}\n",
     "packer.yaml": "name: Packer\nengine: openai\nmodel: ollama/qwen3:30b\ncapabilities:\n  project:shop: {}\n",
 }
+TRIGGERS = """
+weekly:
+  agent_id: clerk
+  kind: cron
+  schedule: 0 0 * * 0
+  prompt: What was sold?
+often:
+  agent_id: clerk
+  kind: cron
+  schedule: "* * * * *"
+  prompt: Is there anything?
+  enabled: false
+"""
 TESTS = """
+from datetime import timedelta
+
 import httpx2
 import pytest
+
+def test_time_passes_for_the_schedules_of_triggers(model, clock):
+    model.says("Little.").says("Much.")
+    fired = clock.advance(timedelta(weeks=2))
+    assert [(each.trigger, each.time.isoweekday(), each.run.text) for each in fired] == [
+        ("weekly", 7, "Little."),
+        ("weekly", 7, "Much."),
+    ]
+    model.says("Less.")
+    assert [each.run.text for each in clock.advance(timedelta(weeks=1))] == ["Less."]
 
 def test_a_tool_of_the_project_is_called(model, run, transcript):
     model.calls("stock", article="B-114").calls("stock", article="114").says("Three.")
@@ -82,6 +107,8 @@ def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path
     root = make_project(tmp_path / "shop", "shop").root
     for name, text in AGENTS.items():
         (root / "agents" / name).write_text(text, encoding="utf-8")
+    with (root / "triggers.yaml").open("a", encoding="utf-8") as triggers:
+        triggers.write(TRIGGERS)
     (root / "tests" / "test_kit.py").write_text(TESTS, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short"],
@@ -99,7 +126,7 @@ def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path
     assert len(failed) == 6, shown
     assert set(failed.values()) == {"ERROR"}, shown
     passed = {name: outcome for name, outcome in outcomes.items() if name not in failed}
-    assert len(passed) == 9, shown
+    assert len(passed) == 10, shown
     assert set(passed.values()) == {"PASSED"}, shown
     assert "The model was asked once more than the test has answers for it." in shown
     assert "The model was not asked for this answer: {'content': 'Hello.'}" in shown
