@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, get_args, get_origin
 
 import asyncpg
 import typer
-from packaging.requirements import Requirement
 from pydantic import BaseModel
 from redis.asyncio import Redis
 
@@ -66,6 +65,9 @@ SELECT version() AS version, pg_database_size(current_database()) AS bytes, pg_i
 """
 _REDIS_SECTIONS: Final = ("server", "clients", "memory", "persistence", "stats", "replication", "keyspace")
 _REDIS_HIDDEN: Final = frozenset({"executable", "config_file", "run_id", "master_host", "monotonic_clock"})
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+"""The name that a requirement begins with."""
 
 _Part = Callable[[], Awaitable[Any]]
 
@@ -163,7 +165,8 @@ async def _about(now: datetime) -> dict[str, Any]:
 
 
 def _dependencies() -> list[str]:
-    return sorted({Requirement(line).name for line in requires("nova-workers") or ()})
+    named = (_NAME.match(line) for line in requires("nova-workers") or ())
+    return sorted({found[0] for found in named if found is not None})
 
 
 def _version(package: str) -> str | None:

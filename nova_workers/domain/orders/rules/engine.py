@@ -228,7 +228,7 @@ async def _reported(part: PartRow | None, listener: TurnListener) -> EngineResul
     await listener.on_step(step)
     used = _used(usage, part.calls)
     failed = part.stop_reason != "ok"
-    why = part.stop_reason.replace("_", " ")
+    why = (part.stop_reason or "unknown").replace("_", " ")
     error = EngineError("model_error", f"The part of the work order ended: {why}", retryable=False)
     return EngineResult(
         text,
