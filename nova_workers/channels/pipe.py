@@ -39,7 +39,9 @@ class PipeChannel:
     async def updates(self) -> AsyncIterator[Update]:
         """See `InboundChannel.updates`. A line that is no update gets a refusal with the reason."""
         # A thread, since a file cannot be awaited; a daemon, since a read of a terminal cannot be interrupted.
-        threading.Thread(target=self._read, args=(asyncio.get_running_loop(),), daemon=True).start()
+        # Its descriptor is its own: it may read for longer than this channel is open.
+        reading = (os.dup(sys.stdin.fileno()), asyncio.get_running_loop())
+        threading.Thread(target=self._read, args=reading, daemon=True).start()
         while (line := await self._lines.get()) is not None:
             if len(line) > _MAX_LINE_BYTES:
                 self._refuse(None, f"the line has more than {_MAX_LINE_BYTES} bytes")
@@ -65,11 +67,11 @@ class PipeChannel:
         if self._output_failed is not None:
             raise self._output_failed
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _read(self, stdin: int, loop: asyncio.AbstractEventLoop) -> None:
         # Not by `sys.stdin`: Python aborts if a thread still reads that at its exit.
         rest = bytearray()
         try:
-            while chunk := os.read(sys.stdin.fileno(), _CHUNK_BYTES):
+            while chunk := os.read(stdin, _CHUNK_BYTES):
                 *lines, tail = chunk.split(b"\n")
                 for line in lines:
                     self._put(bytes(rest + line), loop)
@@ -82,6 +84,8 @@ class PipeChannel:
         except (RuntimeError, CancelledError):
             # The loop has ended.
             return
+        finally:
+            os.close(stdin)
 
     def _put(self, line: bytes | None, loop: asyncio.AbstractEventLoop) -> None:
         if line is not None and not line.strip():

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -48,14 +47,11 @@ class PipePlace:
         self._lines: dict[str, str] = {}
         self._sources: list[TextIO] = []
         self._sinks: list[int] = []
-        self._others = set(threading.enumerate())
 
     def close(self) -> None:
         """End all channels, after their event loop."""
         for sink in self._sinks:
             os.close(sink)
-        for thread in set(threading.enumerate()) - self._others:
-            thread.join()
         for source in self._sources:
             source.close()
 
