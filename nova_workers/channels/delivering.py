@@ -16,6 +16,23 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
+async def until_answered(request: Callable[[], Awaitable[T]], channel: str, patience: Retry) -> T:
+    """Repeat an idempotent request until the API answers it."""
+    failures = 0
+    while True:
+        try:
+            return await request()
+        except (Unavailable, TooManyRequests) as error:
+            failures += 1
+            await wait_for_api(failures, error, channel, patience)
+
+
+async def wait_for_api(failures: int, error: Unavailable | TooManyRequests, channel: str, patience: Retry) -> None:
+    """Wait after a request that the API did not answer."""
+    _log.warning("channel.api_away", outage="api", channel=channel, failures=failures, error=error.message)
+    await asyncio.sleep(patience.delay_s(failures))
+
+
 class Deliverer:
     """The way of replies into one channel."""
 
@@ -57,20 +74,11 @@ class Deliverer:
 
     async def answered(self, request: Callable[[], Awaitable[T]]) -> T:
         """Repeat an idempotent request until the API answers it."""
-        failures = 0
-        while True:
-            try:
-                return await request()
-            except (Unavailable, TooManyRequests) as error:
-                failures += 1
-                await self.pause(failures, error)
+        return await until_answered(request, self._channel.name, self._patience)
 
     async def pause(self, failures: int, error: Unavailable | TooManyRequests) -> None:
         """Wait after a request that the API did not answer."""
-        _log.warning(
-            "channel.api_away", outage="api", channel=self._channel.name, failures=failures, error=error.message
-        )
-        await asyncio.sleep(self._patience.delay_s(failures))
+        await wait_for_api(failures, error, self._channel.name, self._patience)
 
     async def _with_content(self, reply: Reply, file: File) -> Reply:
         try:

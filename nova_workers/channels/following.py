@@ -8,7 +8,7 @@ from contextlib import aclosing
 from nova_workers.base.errors import TooManyRequests, Unavailable
 from nova_workers.channels.conversations import Conversations
 from nova_workers.channels.delivering import Deliverer
-from nova_workers.channels.port import Origin, Reply, ToolLine
+from nova_workers.channels.port import FIRST_CHARS, Origin, Reply, ToolLine
 from nova_workers.channels.replies import closed_reply, end_reply, question_reply, text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.run_text import RunText
@@ -28,8 +28,6 @@ from nova_workers.contracts.events import (
 from nova_workers.contracts.waits import ANSWERABLE
 
 _PARTIAL_EVERY_S = 1.0
-_FIRST_CHARS = 40
-"""A partial answer without calls has at least this many, so that a phone announces more than its first word."""
 _MAX_TOOLS = 200
 
 
@@ -104,7 +102,7 @@ class RunFollower:
             self._tools[event.tool_call_id] = line
 
     async def _show(self) -> None:
-        begun = self._tools or len(self._answer.open) >= _FIRST_CHARS
+        begun = self._tools or len(self._answer.open) >= FIRST_CHARS
         if self._deliverer.streams and begun and time.monotonic() - self._shown_s >= _PARTIAL_EVERY_S:
             self._shown_s = time.monotonic()
             reply = text_reply("partial", self._origin, self._answer.open, self._run_id)

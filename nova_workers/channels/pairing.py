@@ -1,11 +1,11 @@
 """Asks the fleet whether a stranger may write, by a code that an operator confirmed."""
 
-import asyncio
 import time
 from collections.abc import Callable
 
-from nova_workers.base.errors import Forbidden, TooManyRequests, Unavailable
+from nova_workers.base.errors import Forbidden
 from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.delivering import until_answered
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.pairings import PairingRequest
@@ -60,18 +60,11 @@ class Pairing:
         # Names are what people type: without characters that a terminal would obey.
         shown = " ".join("".join(one if one.isprintable() else " " for one in name).split())[:_MAX_NAME_CHARS]
         request = PairingRequest(channel=self._channel, sender=sender, name=shown or None, ask=ask)
-        failures = 0
-        while True:
-            try:
-                answer = await self._client.pairings.ask(request)
-            except Forbidden:
-                return None
-            except (Unavailable, TooManyRequests):
-                # Refused meanwhile would be a person who may write.
-                failures += 1
-                await asyncio.sleep(_PATIENCE.delay_s(failures))
-            else:
-                break
+        try:
+            # A person who may write is not refused while the API is away.
+            answer = await until_answered(lambda: self._client.pairings.ask(request), self._channel, _PATIENCE)
+        except Forbidden:
+            return None
         if answer.paired:
             self._allowed.permit_for(sender, _PAIRED_FOR_S)
             self._strangers_s.pop(sender, None)

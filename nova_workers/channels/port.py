@@ -27,6 +27,10 @@ Command = Literal["new", "reset", "agents", "agent", "model", "status", "usage",
 of what runs; the agents; a conversation with the agent that the text names; the model, or another one for the messages
 to come; what happens now; tokens and cost; the end of what runs; a help text."""
 
+FIRST_CHARS = 40
+"""An answer so far is shown once it has this many, so that a phone announces more than its first word. Before it, only
+an answer with calls is."""
+
 _MAX_QUOTE_CHARS = 1_000
 
 

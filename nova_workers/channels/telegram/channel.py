@@ -21,7 +21,7 @@ from aiogram.types import Update as TelegramUpdate
 
 from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.journal import Journal
-from nova_workers.channels.port import File, Origin, Reply, Update
+from nova_workers.channels.port import FIRST_CHARS, File, Origin, Reply, Update
 from nova_workers.channels.telegram.api import BotApi, Refused, is_gone
 from nova_workers.channels.telegram.buttons import keyboard, label_of
 from nova_workers.channels.telegram.files import (
@@ -41,8 +41,6 @@ _log = structlog.get_logger(__name__)
 
 _EMPTY = "…"
 _FIRST_WORDS_CHARS = 80
-_ANNOUNCED_CHARS = 40
-"""A message with an answer begins once it has this many, so that a phone announces more than its first word."""
 _COURTESY_S = 5
 """Longest time of a call that only shows that something happens: the next update waits for it."""
 _PARTIAL_CHARS = 3_000
@@ -165,7 +163,7 @@ class TelegramChannel:
         words = "\n\n".join(part for part in (text.strip(), "  \n".join(tools)) if part)
         if words:
             self._shown_at_s[chat.id] = now_s
-            begun = len(text) >= _ANNOUNCED_CHARS or bool(self._journal.messages(reply))
+            begun = len(text) >= FIRST_CHARS or bool(self._journal.messages(reply))
             # What comes before has a message of its own, without a sound: phones announce the one with first words.
             shown = reply if begun else _progress(reply)
             try:
@@ -213,11 +211,11 @@ class TelegramChannel:
 
     async def _remove_progress(self, reply: Reply) -> None:
         """Remove the message that showed what a run did before its answer could be announced."""
-        for message_id in self._journal.messages(_progress(reply)):
-            chat = Chat.of(reply.conversation)
+        progress, chat = _progress(reply), Chat.of(reply.conversation)
+        for message_id in self._journal.messages(progress):
             with suppress(DeliveryFailed):
                 await self._api(DeleteMessage(chat_id=chat.id, message_id=int(message_id)), timeout_s=_COURTESY_S)
-            await self._journal.drop_messages(_progress(reply))
+        await self._journal.drop_messages(progress)
 
     async def _fill(self, reply: Reply, number: int, text: str, fill: Callable[[int], Awaitable[None]]) -> None:
         """Give a part of a reply its content, by an edit that may be repeated."""

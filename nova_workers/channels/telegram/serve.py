@@ -17,11 +17,10 @@ from nova_workers.base.config import AudioSettings, Settings
 from nova_workers.base.errors import (
     ConfigurationError,
     DeliveryFailed,
-    TooManyRequests,
-    Unavailable,
 )
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.delivering import until_answered
 from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.pairing import Pairing
@@ -69,7 +68,8 @@ async def serve_telegram(client: NovaClient, settings: Settings) -> None:
         Forbidden: The key lacks the scope `runs` or `channels`.
     """
     bots = _configured(settings)
-    await _wait_for_api(client)
+    # A key that is not valid shows at once.
+    await until_answered(lambda: client.threads.list(limit=1), "telegram", PATIENCE)
     telegram = settings.telegram
     async with AsyncExitStack() as stack:
         webhooks: dict[str, Webhook] = {}
@@ -189,20 +189,6 @@ def _secret(token: SecretStr) -> str:
 
 def _text(chat: int | None) -> str | None:
     return None if chat is None else str(chat)
-
-
-async def _wait_for_api(client: NovaClient) -> None:
-    """Wait until the API answers, so that a key that is not valid shows at once."""
-    failures = 0
-    while True:
-        try:
-            await client.threads.list(limit=1)
-        except (Unavailable, TooManyRequests) as error:
-            failures += 1
-            _log.warning("channel.api_away", failures=failures, error=error.message)
-            await asyncio.sleep(PATIENCE.delay_s(failures))
-        else:
-            return
 
 
 async def _listen(stack: AsyncExitStack, webhooks: dict[str, Webhook], host: str, port: int) -> None:
