@@ -175,11 +175,11 @@ class _Sender:
         is_old = after.at < self._begins.at - timedelta(seconds=KEPT_S)
         return Reset(reason="expired") if is_old else None
 
-    async def _catch_up(self, before: Position) -> None:
-        while self._sent < before:
-            changes = await self._hub.page(self._target.tenant_id, self._sent, before)
+    async def _catch_up(self, to: Position) -> None:
+        while self._sent < to:
+            changes = await self._hub.page(self._target.tenant_id, self._sent, to)
             if not changes:
-                self._sent = before
+                self._sent = to
             await self._send(changes)
 
     async def _send(self, changes: Sequence[RecordedChange]) -> None:

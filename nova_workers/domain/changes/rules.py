@@ -103,14 +103,14 @@ class ChangeHub:
         async with self._database.connection() as connection:
             return await read_horizon(connection)
 
-    async def page(self, tenant_id: str, after: Position, before: Position) -> Sequence[RecordedChange]:
-        """Return past changes of a tenant, oldest first: all that are left between two positions, or the first 1,000.
+    async def page(self, tenant_id: str, after: Position, to: Position) -> Sequence[RecordedChange]:
+        """Return past changes of a tenant, oldest first: all after a position up to another one, or the first 1,000.
 
         Raises:
             Unavailable: The database cannot be reached.
         """
         async with self._database.connection() as connection:
-            return await read_changes(connection, tenant_id, after=after, before=before, limit=_AT_ONCE)
+            return await read_changes(connection, tenant_id, after=after, to=to, limit=_AT_ONCE)
 
     @asynccontextmanager
     async def follow(self, tenant_id: str, horizon: Horizon) -> AsyncGenerator[tuple[ChangeFeed, Position]]:

@@ -63,17 +63,19 @@ SELECT left({_DATABASE}, 8) AS database, pg_snapshot_xmin(s.now)::text::bigint A
 _OF = """
 SELECT c.tenant_id, c.xact, c.id, c.subject, c.subject_id, c.change, c.agent_id, c.thread_id, c.at
   FROM ((SELECT * FROM changes
-          WHERE tenant_id = {tenant} AND (xact, id) > ({xact}, {id}) AND xact < {before}
+          WHERE tenant_id = {tenant} AND (xact, id) > ({xact}, {id}) AND {until}
           ORDER BY xact, id
           LIMIT :limit)
         UNION ALL
         (SELECT * FROM changes
-          WHERE tenant_id = '' AND (xact, id) > ({xact}, {id}) AND xact < {before}
+          WHERE tenant_id = '' AND (xact, id) > ({xact}, {id}) AND {until}
           ORDER BY xact, id
           LIMIT :limit)) AS c
  ORDER BY c.xact, c.id
  LIMIT :limit
 """
+
+_OF_FOLLOWED = _OF.format(tenant="f.tenant_id", xact="f.xact", id="f.id", until="xact < oldest.xact")
 
 # One reader for all tenants that are followed, each from its position. A statement's snapshot is also what it sees:
 # rows of transactions before its oldest one are there, or never will be. That one is returned without any change, too.
@@ -85,12 +87,12 @@ SELECT oldest.xact AS oldest_xact, new.*
        SELECT f.place, c.*
          FROM unnest(:tenant_ids::text[], :xacts::bigint[], :ids::bigint[]) WITH ORDINALITY
               AS f (tenant_id, xact, id, place)
-        CROSS JOIN LATERAL ({_OF.format(tenant="f.tenant_id", xact="f.xact", id="f.id", before="oldest.xact")}) AS c
+        CROSS JOIN LATERAL ({_OF_FOLLOWED}) AS c
   ) AS new ON true
  ORDER BY new.place, new.xact, new.id
 """
 
-_PAGE = _OF.format(tenant=":tenant_id", xact=":xact", id=":id", before=":before")
+_PAGE = _OF.format(tenant=":tenant_id", xact=":xact", id=":id", until="(xact, id) <= (:to_xact, :to_id)")
 
 
 async def read_horizon(connection: Connection) -> Horizon:
@@ -101,15 +103,15 @@ async def read_horizon(connection: Connection) -> Horizon:
 
 
 async def read_changes(
-    connection: Connection, tenant_id: str, *, after: Position, before: Position, limit: int
+    connection: Connection, tenant_id: str, *, after: Position, to: Position, limit: int
 ) -> Sequence[RecordedChange]:
-    """Return the changes between two positions, oldest first, at most `limit`.
+    """Return the changes after a position, oldest first, at most `limit`.
 
     Args:
-        before: The position of a horizon.
+        to: The last position: that of a horizon, or of a change that was read, also within its transaction.
     """
     rows = await connection.fetch(
-        _PAGE, tenant_id=tenant_id, xact=after.xact, id=after.id, before=before.xact, limit=limit
+        _PAGE, tenant_id=tenant_id, xact=after.xact, id=after.id, to_xact=to.xact, to_id=to.id, limit=limit
     )
     return [_change(row) for row in rows]
 

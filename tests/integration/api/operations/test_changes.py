@@ -228,6 +228,28 @@ async def test_one_reader_serves_all_streams_of_a_process_and_rests_without_any(
         await asyncio.gather(running, return_exceptions=True)
 
 
+@proves("changes.complete")
+async def test_a_client_that_comes_within_a_large_transaction_gets_its_first_changes_too(
+    api: Api, database: Database
+) -> None:
+    with all_tenants():
+        hub = ChangeHub(database, SystemClock())
+        begins = (await hub.horizon()).position
+        async with database.transaction() as connection:
+            for _ in range(3):
+                await connection.execute(ITEM, id=new_id("dlv"), tenant_id=api.tenant.id)
+
+        async def all_of_it() -> bool:
+            return len(await hub.page(api.tenant.id, begins, (await hub.horizon()).position)) == 3
+
+        await until(all_of_it, "the transaction to be older than all that run")
+        whole = await hub.page(api.tenant.id, begins, (await hub.horizon()).position)
+        # The reader's bound on one statement ended here, between changes of one transaction.
+        reached = whole[1].position
+        assert reached.xact == whole[2].position.xact
+        assert [*await hub.page(api.tenant.id, begins, reached)] == [*whole[:2]]
+
+
 async def test_a_client_that_is_too_slow_is_ended_after_what_it_can_still_get() -> None:
     feed, change = ChangeFeed(Position(1, 0)), RecordedChange(Position(2, 1), None)  # type: ignore[arg-type]
     feed.push([change] * 3_000, Position(2, 1))
