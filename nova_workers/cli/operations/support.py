@@ -9,11 +9,10 @@ import re
 import sys
 import tarfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import asyncpg
 import typer
@@ -93,16 +92,15 @@ def support_bundle(
     """
     now = datetime.now(UTC)
     path = output or Path(f"nova-support-{now:%Y%m%d-%H%M%S}.tar.gz")
+    if path.exists():
+        raise ConfigurationError(f"{path} exists. Name another file with --output.")
+    parts = asyncio.run(_collect(now, log or (), api_url=api_url, api_key=api_key))
     try:
-        # Before the work: a file that exists is not overwritten.
-        file = path.open("xb")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            _write(file, parts, now)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Name another file with --output.") from error
-    with ExitStack() as stack:
-        stack.enter_context(file)
-        os.fchmod(file.fileno(), 0o600)
-        parts = asyncio.run(_collect(now, log or (), api_url=api_url, api_key=api_key))
-        _write(file, parts, now)
     sizes = {name: len(text) for name, text in parts.items()}
     document = {"path": str(path), "parts": sizes}
 
@@ -200,7 +198,7 @@ def _shown(section: BaseModel) -> dict[str, Any]:
 def _words(annotation: object) -> tuple[object, ...]:
     """Return the words of the lists in an annotation."""
     arguments = get_args(annotation)
-    if str(get_origin(annotation)) == "typing.Literal":
+    if get_origin(annotation) is Literal:
         return arguments
     return tuple(word for argument in arguments for word in _words(argument))
 
