@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
+from nova_workers.base.entry_points import entry_points_of
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.user_code import ending_late_imports, import_code, raised_at, served_module
 from nova_workers.channels.port import InboundChannel, SentMessages
@@ -56,7 +57,7 @@ def find_channel(name: str) -> MakeChannel:
         ConfigurationError: No package has it, several have, its module cannot be imported, or it is no such function.
             The message has file and line where there are any.
     """
-    entries = list(entry_points(group=INBOUND_GROUP))
+    entries = entry_points_of(INBOUND_GROUP)
     found = {entry.value: entry for entry in entries if entry.name == name}
     if not found:
         known = ", ".join(sorted({entry.name for entry in entries})) or "none"

@@ -15,7 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from pydantic import ValidationError
 
 from nova_workers.base.config import Settings
 from nova_workers.base.config.sections import ToolProject
+from nova_workers.base.entry_points import entry_points_of
 from nova_workers.base.errors import ConfigurationError, InvalidInput
 from nova_workers.base.project_files import digest_of_code, is_code, is_hidden
 from nova_workers.base.project_folders import unpack_project
@@ -67,7 +68,7 @@ def installed_sources(settings: Settings) -> Iterator[InstalledSource]:
     root = settings.tools.project_root or settings.home / "projects"
     for project in settings.tools.projects:
         yield _project(project, root)
-    found = {(entry.name, entry.module): entry for group in _GROUPS for entry in metadata.entry_points(group=group)}
+    found = {(entry.name, entry.module): entry for group in _GROUPS for entry in entry_points_of(group)}
     for _, entry in sorted(found.items()):
         if not _MODULE_NAME.fullmatch(entry.name):
             _log.warning("tools_not_installed", name=entry.name, cause="its name has other characters than a-z 0-9 _ -")
@@ -82,7 +83,7 @@ def effect_module(name: str) -> InstalledSource:
     Raises:
         ConfigurationError: None has it, or several have; the message names the packages.
     """
-    entries = list(metadata.entry_points(group=_EFFECTS))
+    entries = entry_points_of(_EFFECTS)
     found = {entry.module: entry for entry in entries if entry.name == name}
     if not found:
         known = ", ".join(sorted({entry.name for entry in entries})) or "none"
@@ -100,7 +101,7 @@ def effect_module(name: str) -> InstalledSource:
     return InstalledSource(ToolSource(name, entry.module, is_shared=True), _version_of(entry), version)
 
 
-def _package(entry: metadata.EntryPoint) -> str:
+def _package(entry: EntryPoint) -> str:
     return "a package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
 
 
@@ -211,7 +212,7 @@ def _digest_of(folder: Path) -> str:
     return digest_of_code(modules)
 
 
-def _version_of(entry: metadata.EntryPoint) -> str | None:
+def _version_of(entry: EntryPoint) -> str | None:
     package = entry.dist
     if package is None:
         return None

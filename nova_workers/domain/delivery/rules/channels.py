@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
+from nova_workers.base.entry_points import entry_points_of
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.contracts.deliveries import INBOX
@@ -101,7 +102,7 @@ def load_channels(
         ConfigurationError: One cannot be built; the message names it and the cause.
     """
     made: list[DeliveryChannel] = []
-    for entry in entry_points(group=CHANNEL_GROUP) if found is None else found:
+    for entry in entry_points_of(CHANNEL_GROUP) if found is None else found:
         if entry.name in wanted:
             make: Callable[[ChannelParts], DeliveryChannel] = _loaded(entry)
             made.append(make(parts))
