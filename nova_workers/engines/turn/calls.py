@@ -191,10 +191,13 @@ class CallRunner:
             if (outcome := results.get(call.id)) is not None:
                 outcome = within_bounds(outcome, self._max_output_chars)
                 await self._settle(step, at, ended(self._begin(step, at, call), outcome))
+        to_begin = tuple(step.to_begin())
+        if not to_begin:
+            return
         runs: _Runs = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for at, call in step.to_begin():
+                for at, call in to_begin:
                     started = self._started(call)
                     if started is None:
                         await self._listener.confirm_run()

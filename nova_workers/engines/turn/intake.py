@@ -71,7 +71,7 @@ def admit(response: Response, used: Set[str]) -> Admitted:
         response: What the model sent.
         used: Ids of the calls in all previous messages.
     """
-    taken = set(used)
+    taken: set[str] = set()
     content: list[ContentBlock] = []
     rejected: dict[str, str] = {}
     for block in response.content:
@@ -81,7 +81,7 @@ def admit(response: Response, used: Set[str]) -> Admitted:
             if "signature" not in block or kept == block:
                 content.append(kept)
             continue
-        call, problem = _admit_call(block, taken)
+        call, problem = _admit_call(block, used, taken)
         taken.add(call["id"])
         if problem is not None:
             rejected[call["id"]] = problem
@@ -106,14 +106,17 @@ def parse_input(text: str) -> Any:
         return text
 
 
-def _admit_call(block: ContentBlock, taken: set[str]) -> tuple[ContentBlock, str | None]:
+def _admit_call(block: ContentBlock, used: Set[str], taken: Set[str]) -> tuple[ContentBlock, str | None]:
     given: Any = block.get("input")
     problem = input_problem(given)
     name = block.get("name")
     if not isinstance(name, str) or not name.strip():
         name, problem = _NO_NAME, "it names no tool"
-    call = {**_storable_block(block), "id": _free_id(block.get("id"), taken), "name": storable(name)}
-    call["input"] = _kept_input(given)
+    # Its input has a level around it.
+    kept = storable_json(block, max_depth=_MAX_DEPTH + 1)
+    call = {**kept, "id": _free_id(block.get("id"), used, taken), "name": storable(name)}
+    if not isinstance(given, dict):
+        call["input"] = _kept_input(given)
     if problem is None:
         return call, None
     return call, f"This call was not made: {problem}. Correct that, and call the tool again."
@@ -137,11 +140,11 @@ def _kept_input(given: object) -> JsonObject:
     return {"invalid_input": storable(text)[:_MAX_KEPT_CHARS]}
 
 
-def _free_id(given: object, taken: set[str]) -> str:
+def _free_id(given: object, used: Set[str], taken: Set[str]) -> str:
     text = given if isinstance(given, str) else ""
     base = _NOT_ALLOWED_IN_IDS.sub("_", text)[:_MAX_ID_CHARS] or "call"
     free, number = base, 1
-    while free in taken:
+    while free in used or free in taken:
         number += 1
         suffix = f"_{number}"
         free = base[: _MAX_ID_CHARS - len(suffix)] + suffix

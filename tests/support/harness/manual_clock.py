@@ -15,6 +15,11 @@ class ManualClock:
         self._monotonic_s = 1_000.0
         self._reads = 0
 
+    @property
+    def reads(self) -> int:
+        """How often the monotonic time was read."""
+        return self._reads
+
     def now(self) -> datetime:
         """Return the wall time."""
         return self._now

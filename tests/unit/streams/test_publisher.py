@@ -48,6 +48,25 @@ async def test_the_first_event_is_sent_at_once_and_later_ones_once_per_interval(
     assert await redis.xlen(run_events(RUN)) == 2
 
 
+async def test_a_run_that_waits_for_its_interval_is_not_looked_at_again(redis: Redis):
+    clock = ManualClock()
+    async with publisher_on(redis, flush_ms=60_000, clock=clock) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, "first")
+        await publisher.drain(5)
+        say(events, "second")
+        await clock.read_again(2)
+        looked = clock.reads
+        for word in ("third", "fourth"):
+            say(events, word)
+            for _ in range(5):
+                await asyncio.sleep(0)
+        assert clock.reads == looked
+        events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        await publisher.drain(5)
+    assert texts(await stored(redis))[1:4] == ["1-2 second", "1-3 third", "1-4 fourth"]
+
+
 async def test_an_urgent_event_is_sent_at_once_with_those_before_it(redis: Redis):
     async with publisher_on(redis, clock=ManualClock()) as publisher:
         events = publisher.open(RUN, 1)

@@ -7,7 +7,7 @@ rows. The parts refer to `mine`, the fenced run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from nova_workers.base.errors import Conflict, RunLost
@@ -103,6 +103,7 @@ workspace_path = COALESCE(f.workspace_path, t.workspace_path)
 
 
 _FACT_NAMES = tuple(field.name for field in fields(TurnFacts))
+_USAGE_NAMES = tuple(field.name for field in fields(TokenUsage))
 _MOST_TOKENS = 500_000_000
 """The most tokens of one kind in one response. More are a provider's error, and the sum of four must fit the column."""
 
@@ -390,6 +391,8 @@ def message_rows(
 ) -> list[JsonObject]:
     """Return a step's messages as rows of `MESSAGE_COLUMNS`. The last one has the turn's usage so far."""
     last = len(messages) - 1
+    # Not by `asdict`, which copies each value, at each step.
+    used_so_far = None if used is None else {name: getattr(used, name) for name in _USAGE_NAMES}
     return [
         {
             "id": new_id("msg"),
@@ -399,7 +402,7 @@ def message_rows(
             "role": message.role,
             "content": list(message.content),
             "event_id": event_id,
-            "used": asdict(used) if used is not None and offset == last else None,
+            "used": used_so_far if offset == last else None,
         }
         for offset, message in enumerate(messages)
     ]

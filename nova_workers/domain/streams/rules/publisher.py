@@ -156,6 +156,9 @@ class EventPublisher:
 
     def mark_dirty(self, events: RunEvents) -> None:
         """Note that a run has something to send."""
+        if events in self._dirty and events.due_s:
+            # It is sent when it is due: to look each time would cost more than to send.
+            return
         self._dirty[events] = None
         self._idle.clear()
         self._wake.set()
@@ -167,12 +170,13 @@ class EventPublisher:
             self._wake.clear()
             try:
                 await self._flush_due()
+                continue
             except RedisError as error:
                 _log.warning("events.redis_unavailable", outage="redis", waiting=len(self._dirty), error=str(error))
-                await asyncio.sleep(_RETRY_S)
-                self._wake.set()
             except Exception:
                 _log.exception("events.flush_failed")
+            await asyncio.sleep(_RETRY_S)
+            self._wake.set()
 
     def announce_end(self, run_id: str, event: Event) -> None:
         """Send the only event of a run that never began (canceled while queued, or merged). Its id is ``0-1``."""

@@ -254,8 +254,8 @@ class TurnJournal(ForwardingListener):
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Emit and commit the result of a call. Raises `RunLost`."""
         self._events.end_call(call, summary)
-        if call.step == max(self._steps, default=-1) + 1:
-            # It was made before its response, the next one, which is committed with it.
+        if call.step not in self._steps:
+            # It was made before its response, which is committed with it.
             return
         step = self._steps[call.step]
         # The response was committed with the results of calls that were refused.
