@@ -82,6 +82,10 @@ class ProjectFiles:
                 return f"{file}:{marked.line_of((*prefix, *inner.split('.')) if inner else prefix)}"
         return None
 
+    def has(self, kind: str, name: str) -> bool:
+        """Return whether an item was read."""
+        return (kind, name) in self._sources
+
     def note(self, kind: str, name: str, file: str, marked: MarkedYaml, prefix: tuple[str, ...] = ()) -> None:
         """Keep where an item is."""
         self._sources[kind, name] = (file, marked, prefix)
@@ -179,7 +183,7 @@ def _read_agent(project: ProjectFiles, path: Path) -> None:
         marked = read_yaml(text, file=file)
         values = _mapping(marked, file)
     agent_id = path.stem
-    if any(each.id == agent_id for each in project.agents):
+    if project.has(AGENTS, agent_id):
         raise InvalidInput(f"{file}:1: the agent {agent_id!r} has another file already.")
     project.agents.append(_checked(ProjectAgent, {"id": agent_id}, values, file, marked))
     project.note(AGENTS, agent_id, file, marked)
