@@ -117,7 +117,7 @@ class Listing(Generic[K]):
 
         def position_of(row: T) -> Position:
             key: Any = key_of(row)
-            return key if isinstance(key, tuple) else (key,)
+            return tuple(key) if isinstance(key, tuple) else (key,)
 
         return self.pager.page(rows, self.rows - 1, position_of)
 
@@ -153,6 +153,14 @@ class PageRequest:
         position = pager.read(self.cursor)
         key = None if position is None else (first(position[0]), second(position[1]))
         return Listing(pager, key, self.limit + 1)
+
+    def of_parts(
+        self, tenant_id: str, name: str, shape: tuple[type[str] | type[int], ...], *filters: object
+    ) -> Listing[tuple[Any, ...]]:
+        """Return the request for a list whose key has the parts of a shape; as `of`."""
+        pager = Pager(tenant_id, name, shape, filters)
+        position = pager.read(self.cursor)
+        return Listing(pager, None if position is None else tuple(position), self.limit + 1)
 
 
 async def _page_request(cursor: _Cursor = None, limit: _Limit = 50) -> PageRequest:

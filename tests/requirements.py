@@ -395,6 +395,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.keys": "A failing key is replaced by the next in the same turn, and rests for all engines and workers.",
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",
     "runs.holds": "While a model provider cannot be used, runs wait in order, say why, and go on by themselves.",
+    "runs.filtered": "Runs are listed and changed by source, channel, tag, metadata, cost and text, with bounded work.",
+    "runs.sorted": "Runs are sorted by time, cost, tokens, duration and queue time; one that leaves some out shows it.",
     "runs.retry": "A failed run is tried again as the same run, unless something was built on its failure.",
     "engine.innocent": "A conversation that a provider fails each time stops no other one.",
     "fleet.providers": "Operators see and clear each rest of a provider's key and each model that fails.",

@@ -65,6 +65,9 @@ Queue = Literal[LiveQueue, "system"]
 """The queues of the broker."""
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
+RunSort = Literal["created", "cost", "tokens", "duration", "queue_time"]
+"""What a list of runs is sorted by."""
+SortOrder = Literal["desc", "asc"]
 CancelReason = Literal["cancel", "interrupt"]
 AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error", "held", "failed"]
 """How an attempt ended that did not end its run: the run waited, its worker requeued it, its lease expired, an

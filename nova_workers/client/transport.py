@@ -21,7 +21,7 @@ from nova_workers.client.retry import Attempts, Retry
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 
-Params = Mapping[str, str | int | datetime | Sequence[str] | None]
+Params = Mapping[str, str | float | datetime | Sequence[str] | None]
 """Query parameters; None leaves one out, a sequence repeats it."""
 
 M = TypeVar("M", bound=BaseModel)
@@ -238,14 +238,14 @@ class Transport:
         return response
 
 
-def _query(params: Params) -> dict[str, str | int | list[str]]:
+def _query(params: Params) -> dict[str, str | float | list[str]]:
     return {name: _in_query(value) for name, value in params.items() if value is not None}
 
 
-def _in_query(value: str | int | datetime | Sequence[str]) -> str | int | list[str]:
+def _in_query(value: str | float | datetime | Sequence[str]) -> str | float | list[str]:
     if isinstance(value, datetime):
         return value.isoformat()
-    return value if isinstance(value, str | int) else [*value]
+    return value if isinstance(value, str | int | float) else [*value]
 
 
 def _authorization(api_key: str | None) -> dict[str, str]:

@@ -35,6 +35,7 @@ _WHOLE: Final[Mapping[str, str]] = {
     "runs.leases._OVERDUE": _ONCE,
     "runs.leases._RECOVER": _ALL_RUNNING,
     "runs.queued._COUNT": _ALL_OPEN,
+    "runs.lists._THESE": _ALL_RUNNING,
     "runs.reads._GET": _ALL_RUNNING,
     "runs.reads._LIST_OF_THREAD": _ALL_RUNNING,
     "runs.workers._FORGET_LOST": _ALL_RUNNING,

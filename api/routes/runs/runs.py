@@ -1,87 +1,26 @@
 """``/v1/runs``: the state of runs; cancel, retry, edit and withdraw them."""
 
-from typing import Annotated
+from fastapi import APIRouter
 
-from fastapi import APIRouter, Query
-from pydantic import StringConstraints
-
-from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
     BulkRetried,
     BulkRetry,
     RunEdit,
-    RunQueue,
-    RunStatus,
     RunView,
 )
-from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.runs.sql import reads as run_reads
-from nova_workers.domain.runs.sql.filters import RunFilter
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
-from ...pagination import PageQuery
-from ...params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
+from ...params import RunIdPath
 from ...state import State
 from ...submitting import content_of, scaled
 from ...workers import name_missing_worker
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
-
-StatusQuery = Annotated[
-    list[RunStatus] | None, Query(alias="status", max_length=10, description="Only with this status; may be repeated.")
-]
-_Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
-TriggerIdQuery = Annotated[_Id | None, Query(description="Only those that this trigger fired.")]
-ParentRunIdQuery = Annotated[_Id | None, Query(description="Only those that this run started.")]
-SinceQuery = Annotated[Moment | None, Query(description="Only those submitted at this time or later.")]
-UntilQuery = Annotated[Moment | None, Query(description="Only those submitted before this time.")]
-QueueQuery = Annotated[RunQueue | None, Query(description="Only of this queue.")]
-
-
-@router.get("", responses=problems(400, 410, 422))
-async def list_runs(
-    *,
-    caller: RunsCaller,
-    state: State,
-    thread_id: ThreadIdQuery = None,
-    agent_id: AgentIdQuery = None,
-    statuses: StatusQuery = None,
-    queue: QueueQuery = None,
-    trigger_id: TriggerIdQuery = None,
-    parent_run_id: ParentRunIdQuery = None,
-    since: SinceQuery = None,
-    until: UntilQuery = None,
-    media: MediaQuery = True,
-    paging: PageQuery,
-) -> Page[RunView]:
-    """List runs, newest first."""
-    which = RunFilter(
-        thread_id=thread_id,
-        agent_id=agent_id,
-        statuses=frozenset(statuses or ()),
-        queue=queue,
-        trigger_id=trigger_id,
-        parent_run_id=parent_run_id,
-        since=since,
-        until=until,
-    )
-    filters = (thread_id, agent_id, sorted(which.statuses), queue, trigger_id, parent_run_id, since, until)
-    listing = paging.of(caller.tenant_id, "runs", str, *filters)
-    async with state.services.database.connection() as connection:
-        await refuse_former_id(connection, caller.tenant_id, agent_id)
-        rows = await run_reads.list_runs(
-            connection,
-            caller.tenant_id,
-            which,
-            before=listing.key,
-            limit=listing.rows,
-            media=media,
-        )
-    return listing.page(rows, lambda run: run.id)
 
 
 @router.post("/cancel", responses=problems(410, body=True))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.errors import EngineErrorKind, InvalidInput
-from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus
+from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus, RunSort, RunSource, SortOrder
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import Argument, Filter, action, deletion, group, listing
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
@@ -74,7 +74,7 @@ def _cost(run: RunView) -> str | None:
 
 listing(
     app,
-    "List runs, newest first.",
+    "List runs, newest first, or sorted by another value of the newest 10,000 that match.",
     lambda nova: nova.runs.list,
     Rows[RunView](
         "No runs.",
@@ -90,6 +90,15 @@ listing(
     agent=Filter("Only those of this agent.", sent_as="agent_id"),
     status=Filter("Only those in this state.", RunStatus),
     queue=Filter("Only those in this queue.", RunQueue),
+    trigger=Filter("Only those that this trigger fired.", sent_as="trigger_id"),
+    source=Filter("Only those that were submitted by this.", RunSource),
+    channel=Filter("Only those that came through this channel."),
+    tag=Filter("Only those with this word among the tags of their metadata."),
+    metadata=Filter("Only those with this entry of metadata, such as customer=42; may be repeated.", list[str]),
+    min_cost=Filter("Only those that cost so many dollars or more.", float, sent_as="min_cost_usd", min=0),
+    text=Filter("Only those with this text in their message, answer or error."),
+    sort=Filter("By created, cost, tokens, duration or queue_time.", RunSort),
+    order=Filter("desc: the newest or largest first; asc.", SortOrder),
 )
 action(app, "show", "Show a run.", Argument("run", RunArgument), lambda nova, run: nova.runs.get(run), _facts)
 

@@ -4,11 +4,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from nova_workers.base.vocabulary import RunQueue, RunStatus, WaitKind
+from nova_workers.base.vocabulary import RunQueue, RunSort, RunSource, RunStatus, SortOrder, WaitKind
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.timeline import RunTimeline
-from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunView
+from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunPage, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResults, WaitView
 
 
@@ -35,6 +35,9 @@ class RunCalls:
     async def list(
         self,
         *,
+        sort: RunSort | None = None,
+        order: SortOrder | None = None,
+        media: bool = True,
         thread_id: str | None = None,
         agent_id: str | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
@@ -43,11 +46,16 @@ class RunCalls:
         parent_run_id: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
-        media: bool = True,
+        source: RunSource | None = None,
+        channel: str | None = None,
+        tag: str | None = None,
+        metadata: str | Sequence[str] | None = None,
+        min_cost_usd: float | None = None,
+        text: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Page[RunView]:
-        """Return a page of runs, newest first.
+    ) -> RunPage:
+        """Return a page of runs, newest first, or sorted by another value than the time of submission (see `RunPage`).
 
         Args:
             status: Only with this status, or one of these.
@@ -55,13 +63,23 @@ class RunCalls:
             parent_run_id: Only those that this run started.
             since: Only those submitted at this time or later.
             until: Only those submitted before this time.
+            source: Only those that were submitted by this.
+            channel: Only those with this `channel` in their metadata.
+            tag: Only those with this word among the `tags` of their metadata.
+            metadata: Only those with each of these entries, such as ``["customer=42"]``.
+            min_cost_usd: Only those that cost so much or more.
+            text: Only those with this text in their message, answer or error.
+            order: `desc` has the newest or largest first.
             media: Without, images and documents of messages have no base64 data.
         """
         return await self._transport.fetch(
-            Page[RunView],
+            RunPage,
             "GET",
             "/v1/runs",
             params={
+                "sort": sort,
+                "order": order,
+                "media": None if media else False,
                 "thread_id": thread_id,
                 "agent_id": agent_id,
                 "status": status,
@@ -70,7 +88,12 @@ class RunCalls:
                 "parent_run_id": parent_run_id,
                 "since": since,
                 "until": until,
-                "media": None if media else False,
+                "source": source,
+                "channel": channel,
+                "tag": tag,
+                "metadata": metadata,
+                "min_cost_usd": min_cost_usd,
+                "text": text,
                 "limit": limit,
                 "cursor": cursor,
             },

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.base.errors import EngineErrorKind
-from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus, StopReason
+from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunSource, RunStatus, StopReason
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
-from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Problem, View
+from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Page, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.run_options import RunOptions, ToolChoice
@@ -45,6 +45,7 @@ __all__ = [
     "RunCreate",
     "RunEdit",
     "RunError",
+    "RunPage",
     "RunQueue",
     "RunStatus",
     "RunView",
@@ -437,7 +438,39 @@ class RunBatchView(View):
 _RunRelation = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None
 
 
-class BulkCancel(Body):
+class RunPage(Page[RunView]):
+    """A page of the list of runs."""
+
+    sorted_within: int | None = None
+    """Set if the list is not sorted by time, and so many runs match or more: it has the newest so many of them."""
+    searched_within: int | None = None
+    """Set if a filter without an index looked at so many runs and not at all: at the newest of those that the other
+    filters select. Sorted by time, the list goes on behind them with `next_cursor`, also where a page has few runs or
+    none."""
+
+
+MAX_METADATA_FILTERS = 10
+"""Most entries of metadata of a filter."""
+
+
+class _RunMatch(Body):
+    """Conditions that lists of runs and requests about many of them share, beside those that an index serves."""
+
+    source: RunSource | None = None
+    """Only those that were submitted by this."""
+    channel: OneLine | None = None
+    """Only those with this `channel` in their metadata."""
+    tag: OneLine | None = None
+    """Only those with this word among the `tags` of their metadata."""
+    metadata: Annotated[dict[OneLine, OneLine], Field(max_length=MAX_METADATA_FILTERS)] | None = None
+    """Only those with each of these in their metadata."""
+    min_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Only those that cost so much or more."""
+    text: Annotated[OneLine, StringConstraints(min_length=1, max_length=200)] | None = None
+    """Only those with this text in their message, answer or error, in any case."""
+
+
+class BulkCancel(_RunMatch):
     """Which runs to cancel: all open ones that match every given field. At least one field is required."""
 
     thread_id: OneLine | None = None
@@ -467,7 +500,7 @@ class BulkCanceled(View):
     """Number of runs that had begun, which will stop shortly."""
 
 
-class BulkRetry(Body):
+class BulkRetry(_RunMatch):
     """Which failed runs to try again: all that match every given field. At least one field is required."""
 
     thread_id: OneLine | None = None

@@ -125,10 +125,10 @@ async def request_cancel_of(
     connection: Connection, tenant_id: str, selected: Sequence[OpenRun], which: RunFilter
 ) -> list[CancelRequest]:
     """Cancel those of the selected runs that still match the filter: a run may have begun since it was selected."""
-    conditions, values = conditions_of(which)
-    query = _request(f"r.id = ANY(:selected::text[]) AND {conditions} AND {_NOT_REQUESTED}")
+    conditions = conditions_of(which)
+    query = _request(f"r.id = ANY(:selected::text[]) AND {conditions.all} AND {_NOT_REQUESTED}")
     ids = [run.id for run in selected]
-    return _requests(await connection.fetch(query, tenant_id=tenant_id, selected=ids, **values))
+    return _requests(await connection.fetch(query, tenant_id=tenant_id, selected=ids, **conditions.values))
 
 
 async def request_cancel_on_thread(connection: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
@@ -138,9 +138,9 @@ async def request_cancel_on_thread(connection: Connection, tenant_id: str, threa
 
 async def select_open(connection: Connection, tenant_id: str, which: RunFilter, *, limit: int) -> list[OpenRun]:
     """Return a tenant's open runs that match a filter and whose cancellation was not requested yet, oldest first."""
-    conditions, values = conditions_of(which)
-    query = f"{_SELECT} WHERE {conditions} AND {IS_OPEN} AND {_NOT_REQUESTED} ORDER BY r.id LIMIT :limit"
-    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
+    conditions = conditions_of(which)
+    query = f"{_SELECT} WHERE {conditions.all} AND {IS_OPEN} AND {_NOT_REQUESTED} ORDER BY r.id LIMIT :limit"
+    rows = await connection.fetch(query, tenant_id=tenant_id, **conditions.values, limit=limit)
     return [OpenRun(row["id"], row["unbegun"]) for row in rows]
 
 

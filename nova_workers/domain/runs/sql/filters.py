@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,17 +23,32 @@ IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of
 such an index to find one run: every running run, and those that ended since the last vacuum."""
 
-_CONDITIONS = {
+_LIKE = re.compile(r"[\\%_]")
+_INDEXED = {
     "before": "r.id < :before",
+    "after": "r.id > :after",
     "thread_id": "r.thread_id = :thread_id",
     "agent_id": "r.agent_id = :agent_id",
-    "queue": "r.queue = :queue",
     "trigger_id": "r.trigger_id = :trigger_id",
     "parent_run_id": "r.parent_run_id = :parent_run_id",
     "first_id": "r.id >= :first_id",
     "end_id": "r.id < :end_id",
     "run_ids": "r.id = ANY(:run_ids::text[])",
 }
+_SCANNED = {
+    "queue": "r.queue = :queue",
+    "source": "r.source = :source",
+    "channel": "r.meta ->> 'channel' = :channel",
+    "tag": "r.meta -> 'tags' ? :tag",
+    "metadata": """NOT EXISTS (SELECT FROM jsonb_each_text(:metadata::jsonb) AS wanted
+                              WHERE (r.meta ->> wanted.key) IS DISTINCT FROM wanted.value)""",
+    # By the key of the table for each run: a join would be planned as one over all usage.
+    "min_cost_usd": "(SELECT u.cost_usd FROM usage u WHERE u.run_id = r.id) >= :min_cost_usd::float8::numeric",
+    "text": """(r.error_message ILIKE :text OR r.result_text ILIKE :text
+                OR EXISTS (SELECT FROM jsonb_array_elements(r.content) AS part (block)
+                            WHERE part.block ->> 'text' ILIKE :text))""",
+}
+"""Conditions without an index: each run that the others select is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +67,83 @@ class RunFilter:
     until: datetime | None = None
     """Submitted before this time."""
     run_ids: Sequence[str] | None = None
+    source: str | None = None
+    channel: str | None = None
+    """The `channel` in their metadata."""
+    tag: str | None = None
+    """A word among the `tags` of their metadata."""
+    metadata: Mapping[str, str] | None = None
+    """Entries of their metadata, with numbers and booleans as JSON writes them."""
+    min_cost_usd: float | None = None
+    text: str | None = None
+    """A part of the message, the answer or the error, in any case."""
 
 
-def conditions_of(which: RunFilter, *, before: str | None = None) -> tuple[str, dict[str, Any]]:
-    """Return the conditions on runs ``r``, with the tenant's as ``:tenant_id``, and the values of all others.
+@dataclass(frozen=True, slots=True)
+class RunConditions:
+    """The conditions of a filter on runs ``r``, and their values.
+
+    Attributes:
+        indexed: Those that an index serves, with the tenant's as ``:tenant_id``.
+        indexed_values: Their values, by name; without the tenant's.
+        scanned: All others; empty if there are none.
+        scanned_values: Their values.
+    """
+
+    indexed: str
+    indexed_values: dict[str, Any]
+    scanned: str
+    scanned_values: dict[str, Any]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All values, by name."""
+        return self.indexed_values | self.scanned_values
+
+    @property
+    def all(self) -> str:
+        """All conditions."""
+        return f"{self.indexed} AND {self.scanned}" if self.scanned else self.indexed
+
+
+def conditions_of(which: RunFilter, *, before: str | None = None, after: str | None = None) -> RunConditions:
+    """Return the conditions of a filter.
 
     Args:
         which: The filter.
         before: Only runs before this one.
+        after: Only runs after this one.
     """
     given = {
         "before": before,
+        "after": after,
         "thread_id": which.thread_id,
         "agent_id": which.agent_id,
         "queue": which.queue,
+        "source": which.source,
+        "channel": which.channel,
+        "tag": which.tag,
+        "metadata": dict(which.metadata) if which.metadata else None,
+        "min_cost_usd": which.min_cost_usd,
+        "text": None if which.text is None else _containing(which.text),
         "trigger_id": which.trigger_id,
         "parent_run_id": which.parent_run_id,
         "first_id": None if which.since is None else id_at("run", which.since),
         "end_id": None if which.until is None else id_at("run", which.until),
         "run_ids": None if which.run_ids is None else list(which.run_ids),
     }
-    values = {name: value for name, value in given.items() if value is not None}
-    conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
+    indexed = {name: given[name] for name in _INDEXED if given[name] is not None}
+    scanned = {name: given[name] for name in _SCANNED if given[name] is not None}
+    conditions = ["r.tenant_id = :tenant_id", *(_INDEXED[name] for name in indexed)]
     if which.statuses:
         # Spelt out: the planner uses the partial indexes of open and of failed runs only if it sees the values.
         conditions.append(f"r.status IN {sql_list(sorted(which.statuses))}")
     if which.statuses and which.statuses.isdisjoint(ENDED_RUNS):
         conditions.append(IS_OPEN)
-    return " AND ".join(conditions), values
+    return RunConditions(" AND ".join(conditions), indexed, " AND ".join(_SCANNED[name] for name in scanned), scanned)
+
+
+def _containing(text: str) -> str:
+    """Return the pattern of ILIKE for texts with this one in them."""
+    escaped = _LIKE.sub(r"\\\g<0>", text)
+    return f"%{escaped}%"

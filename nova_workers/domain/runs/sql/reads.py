@@ -15,7 +15,7 @@ from nova_workers.contracts.installs import describe_needs
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
 from nova_workers.domain.runs.sql.claim import NEEDS
-from nova_workers.domain.runs.sql.filters import QUEUE_ORDER, RunFilter, conditions_of
+from nova_workers.domain.runs.sql.filters import QUEUE_ORDER
 from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
 from nova_workers.ledger.database import Connection, Row
 
@@ -184,23 +184,6 @@ async def get_ended_run(connection: Connection, tenant_id: str, run_id: str) -> 
     """Return a run that has ended; None if it has not, or there is no such run."""
     row = await connection.fetchrow(_GET_ENDED, tenant_id=tenant_id, run_id=run_id)
     return None if row is None else _view(row)
-
-
-async def list_runs(
-    connection: Connection,
-    tenant_id: str,
-    which: RunFilter,
-    *,
-    before: str | None,
-    limit: int,
-    media: bool = True,
-) -> list[RunView]:
-    """Return runs, newest first, from before the run `before`. For `media`, see `list_thread_runs`."""
-    conditions, values = conditions_of(which, before=before)
-    page = f"(SELECT * FROM runs r WHERE {conditions} ORDER BY r.id DESC LIMIT :limit)"
-    query = f"{view_of_runs(page)} ORDER BY r.id DESC"
-    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=media)
-    return [_view(row) for row in rows]
 
 
 async def list_thread_runs(

@@ -112,11 +112,13 @@ async def find_failed(
         after: Only those after this run.
         limit: Most runs.
     """
-    conditions, values = conditions_of(which)
+    conditions = conditions_of(which)
     query = (
         f"SELECT r.id, {_REFUSAL} AS refusal FROM runs r JOIN threads t ON t.id = r.thread_id"
-        f" WHERE {conditions} AND (:error_kind::text IS NULL OR r.error_kind = :error_kind)"
+        f" WHERE {conditions.all} AND (:error_kind::text IS NULL OR r.error_kind = :error_kind)"
         " AND (:after::text IS NULL OR r.id > :after) ORDER BY r.id LIMIT :limit"
     )
-    rows = await connection.fetch(query, tenant_id=tenant_id, **values, error_kind=error_kind, after=after, limit=limit)
+    rows = await connection.fetch(
+        query, tenant_id=tenant_id, **conditions.values, error_kind=error_kind, after=after, limit=limit
+    )
     return [(row["id"], row["refusal"]) for row in rows]

@@ -195,7 +195,7 @@ async def test_an_unexpected_error_is_a_problem_with_an_id_and_a_traceback(
     def explode(*_: object, **__: object) -> None:
         raise ZeroDivisionError("secret detail")
 
-    monkeypatch.setattr("api.routes.runs.runs.run_reads.list_runs", explode)
+    monkeypatch.setattr("api.routes.runs.lists.run_lists.list_runs", explode)
     answer = await api.http.get("/v1/runs")
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal_error"

@@ -1,0 +1,88 @@
+"""``GET /v1/runs``: the runs that match a filter, by time or by another value of theirs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from nova_workers.base.vocabulary import RunSort, SortOrder
+from nova_workers.contracts.http.wire import RunPage, RunView
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.runs.sql import lists as run_lists
+from nova_workers.domain.runs.sql.filters import RunFilter
+from nova_workers.domain.runs.sql.lists import SEARCHED, SORTED, SortedKey
+from nova_workers.ledger.database import Connection
+
+from ...auth import Caller, RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import PageQuery, PageRequest
+from ...params import MediaQuery
+from ...state import State
+from .run_filter import RunFilterQuery, key_of
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
+
+_SORT = f"What the list is sorted by; by another value than `created` it has the newest {SORTED:,} of those that match."
+_ORDER = "`desc`, which is the default: the newest or largest first. Runs without the value are last in either."
+SortQuery = Annotated[RunSort | None, Query(description=_SORT)]
+OrderQuery = Annotated[SortOrder | None, Query(description=_ORDER)]
+
+
+@router.get("", responses=problems(400, 410, 422))
+async def list_runs(
+    *,
+    caller: RunsCaller,
+    state: State,
+    which: RunFilterQuery,
+    sort: SortQuery = None,
+    order: OrderQuery = None,
+    media: MediaQuery = True,
+    paging: PageQuery,
+) -> RunPage:
+    """List runs, newest first, or sorted by another value of theirs."""
+    async with state.services.database.connection() as connection:
+        await refuse_former_id(connection, caller.tenant_id, which.agent_id)
+        if sort is None or sort == "created":
+            return await _by_time(connection, caller, which, order=order or "desc", paging=paging, media=media)
+        return await _by_value(connection, caller, which, sort=sort, order=order or "desc", paging=paging, media=media)
+
+
+async def _by_time(
+    connection: Connection, caller: Caller, which: RunFilter, *, order: SortOrder, paging: PageRequest, media: bool
+) -> RunPage:
+    listing = paging.of(caller.tenant_id, "runs", str, *key_of(which), order)
+    found = await run_lists.list_runs(
+        connection, caller.tenant_id, which, past=listing.key, limit=listing.rows, order=order, media=media
+    )
+    page = listing.page(found.runs, lambda run: run.id)
+    if found.searched_to is None:
+        return RunPage(items=page.items, next_cursor=page.next_cursor)
+    return RunPage(items=page.items, next_cursor=listing.pager.write((found.searched_to,)), searched_within=SEARCHED)
+
+
+async def _by_value(
+    connection: Connection,
+    caller: Caller,
+    which: RunFilter,
+    *,
+    sort: RunSort,
+    order: SortOrder,
+    paging: PageRequest,
+    media: bool,
+) -> RunPage:
+    listing = paging.of_parts(caller.tenant_id, "runs", (str, int, str), *key_of(which), sort, order)
+    past = None if listing.key is None else SortedKey(*listing.key)
+    found = await run_lists.list_sorted_runs(
+        connection, caller.tenant_id, which, sort, order, past=past, limit=listing.rows, media=media
+    )
+
+    def key_of_row(row: tuple[RunView, SortedKey]) -> SortedKey:
+        return row[1]
+
+    page = listing.page(list(zip(found.runs, found.keys, strict=True)), key_of_row)
+    return RunPage(
+        items=[run for run, _ in page.items],
+        next_cursor=page.next_cursor,
+        sorted_within=SORTED if found.is_cut else None,
+        searched_within=None if found.searched_to is None else SEARCHED,
+    )
