@@ -396,6 +396,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",
     "runs.holds": "While a model provider cannot be used, runs wait in order, say why, and go on by themselves.",
     "runs.filtered": "Runs are listed and changed by source, channel, tag, metadata, cost and text, with bounded work.",
+    "runs.csv": "A list of runs as CSV holds text that no spreadsheet computes.",
     "runs.sorted": "Runs are sorted by time, cost, tokens, duration and queue time; one that leaves some out shows it.",
     "runs.retry": "A failed run is tried again as the same run, unless something was built on its failure.",
     "engine.innocent": "A conversation that a provider fails each time stops no other one.",

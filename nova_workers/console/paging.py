@@ -31,15 +31,23 @@ def filter_of(request: Request, name: str) -> str | None:
     return request.query_params.get(name, "").strip() or None
 
 
-def pager(request: Request, page: Page[T]) -> Pager:
-    """Return the links below a list."""
-    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor" and value]
+def pager(request: Request, page: Page[T], *, begun: str | None = None) -> Pager:
+    """Return the links below a list.
+
+    Args:
+        request: The page's.
+        page: The API's.
+        begun: When its first page was asked for, of a list whose filter depends on that: the field `begun`.
+    """
+    of_page = ("cursor", "begun")
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in of_page and value]
 
     def address(**more: str) -> str:
         query = urlencode([*kept, *more.items()])
         return f"{request.url.path}?{query}" if query else request.url.path
 
+    first = {} if begun is None else {"begun": begun}
     return Pager(
         first=address() if cursor_of(request) else None,
-        next=address(cursor=page.next_cursor) if page.next_cursor else None,
+        next=address(cursor=page.next_cursor, **first) if page.next_cursor else None,
     )

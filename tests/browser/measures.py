@@ -40,6 +40,7 @@ _TOKENS_PER_S = 25.0
 _TOKENS = 250
 _IDLE_S = 20.0
 _RUNS = 100_000
+_SORTED_AND_SOUGHT = ("/runs?sort=cost", "/runs?sort=duration", "/runs?sort=queue_time", "/runs?text=in+no+run")
 
 # Notes each stamp at the end of the first frame that contains it. A message is handled after the frame was painted.
 _WATCH_FRAMES = """
@@ -186,7 +187,7 @@ async def _grow(nova: Site, session: httpx2.AsyncClient, runs: int) -> None:
     run = (await nova.fleet.runs.list(limit=1)).items[0]
     print(f"{runs:,} runs in {runs // RUNS_A_THREAD:,} conversations")
     paths = [entry.path for module in PAGES for entry in module.nav]
-    for path in (*paths, f"/runs/{run.id}", f"/chat/{run.thread_id}", "/search?q=long"):
+    for path in (*paths, f"/runs/{run.id}", f"/chat/{run.thread_id}", "/search?q=long", *_SORTED_AND_SOUGHT):
         cold_ms, *times_ms = [await _fetch_ms(session, path) for _ in range(_LOADS)]
         slowest_ms = max(times_ms)
         print(f"  {path[:20]:<20} {statistics.median(times_ms):8.0f} ms, slowest {slowest_ms:.0f}, first {cold_ms:.0f}")

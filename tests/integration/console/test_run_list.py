@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from html import unescape
 
@@ -32,13 +34,18 @@ async def test_runs_are_filtered_by_several_states_and_a_time(
     assert "ended one" not in page
     assert page.count("checked>") == 2
     assert "No run fits" in (await browser.get("/runs?until=2026-01-01T00:00&status=queued")).text
-    recent = unescape(page.partition('class="periods"><a href="')[2].partition('"')[0])
-    assert recent.startswith("/runs?status=queued&status=running&since=")
-    assert "running one" in (await browser.get(recent)).text
+    for period in ("hour", "day", "month"):
+        assert "running one" in (await browser.get(f"/runs?status=queued&status=running&period={period}")).text
     assert "No run fits" in (await browser.get("/runs?trigger=trg_1")).text
-    refused = await browser.get("/runs?since=yesterday")
-    assert refused.status_code == 422
-    assert "is not a time" in refused.text
+    for wrong, why in (
+        ("since=yesterday", "is not a time"),
+        ("cost=much", "no amount"),
+        ("sort=up", "no order"),
+        ("period=x", "is none of"),
+    ):
+        refused = await browser.get(f"/runs?{wrong}")
+        assert refused.status_code == 422
+        assert why in refused.text
 
 
 async def test_selected_runs_are_canceled_after_a_question_that_counts_them(
@@ -81,3 +88,65 @@ async def test_all_that_match_are_canceled_but_not_what_is_submitted_after_the_q
     assert "later" in left
     assert "elsewhere" in left
     assert "Nothing to cancel" in (await browser.get(f"/runs/cancel?thread={mine}&all=yes&status=failed")).text
+
+
+async def test_the_list_is_sorted_by_its_headings_and_says_how_in_its_address(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    for text in ("short", "long", "open"):
+        thread = await console.api.thread()
+        await console.api.run(thread, text)
+        if text != "open":
+            await worker.play(thread)
+    page = (await browser.get("/runs?agent=Nova&text=O&sort=tokens.asc")).text
+    assert re.findall(r"<th[^>]* aria-sort=\"(\w+)\"><a class=\"sort\" href=\"([^\"]+)\"", page) == [
+        ("ascending", "/runs?text=O&amp;agent=nova&amp;sort=tokens")
+    ]
+    assert 'href="/runs?text=O&amp;agent=nova&amp;sort=cost"' in page
+    assert [
+        len(page.partition(f">{text}</a>")[0]) > len(page.partition(">open</a>")[0]) for text in ("short", "long")
+    ] == [
+        False,
+        False,
+    ]
+    # A heading asks for the largest first, then for the smallest.
+    assert (
+        'href="/runs?text=O&amp;agent=nova&amp;sort=cost.asc"'
+        in (await browser.get("/runs?text=O&agent=nova&sort=cost")).text
+    )
+    assert "No run fits" in (await browser.get("/runs?text=nothing+has+this")).text
+
+
+async def test_the_list_is_a_file_for_spreadsheets_in_its_order(console: Console, browser: httpx2.AsyncClient) -> None:
+    for text in ("=1+1", "two, with a comma"):
+        await console.api.run(await console.api.thread(), text)
+    answer = await browser.get("/runs.csv?sort=created.asc&status=queued")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith('attachment; filename="runs-')
+    first, second = csv.DictReader(io.StringIO(answer.text.removeprefix("\ufeff")))
+    assert (first["message"], second["message"]) == ("'=1+1", "two, with a comma")
+    assert (first["status"], first["finished_at"], first["cost_usd"]) == ("queued", "", "")
+    assert (await browser.get("/runs.csv?status=nonsense")).status_code == 422
+
+
+async def test_messages_of_selected_runs_are_sent_again_once(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    ended = await console.api.run(thread, "ended one")
+    await worker.play(thread)
+    queued = await console.api.run(thread, "queued one")
+    question = (await browser.get("/runs/send-again", params={"run": [ended, queued], "sort": "cost"})).text
+    assert "Send 1 message again?" in question
+    assert "1 selected run is left out" in question
+    form = question.partition('action="/runs/send-again"')[2].partition("</form>")[0]
+    fields: dict[str, list[str]] = {}
+    for name, value in re.findall(r'name="([^"]+)" value="([^"]*)"', form):
+        fields.setdefault(name, []).append(value)
+    for _ in range(2):
+        sent = await browser.post("/runs/send-again", data=fields)
+        assert sent.headers["location"] == "/runs?sort=cost"
+        assert "1 sent again." in (await browser.get(sent.headers["location"])).text
+    runs = (await console.api.http.get("/v1/runs", params={"thread_id": thread})).json()["items"]
+    assert [run["message"][0]["text"] for run in runs] == ["ended one", "queued one", "ended one"]
+    assert "Nothing to send again" in (await browser.get("/runs/send-again", params={"run": queued})).text

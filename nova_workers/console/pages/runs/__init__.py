@@ -1,15 +1,18 @@
-"""Runs: the list with its filters, canceling many, and one run."""
+"""Runs: the list with its filters, what is done with many, and one run."""
 
 from starlette.routing import Route
 
 from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.pages.runs import canceling, details, listing
+from nova_workers.console.pages.runs import canceling, details, listing, sending, table
 
 PAGE = PageModule(
     routes=(
         Route("/runs", listing.show),
         Route("/runs/cancel", canceling.confirm, methods=["GET"]),
         Route("/runs/cancel", canceling.execute, methods=["POST"]),
+        Route("/runs/send-again", sending.confirm, methods=["GET"]),
+        Route("/runs/send-again", sending.execute, methods=["POST"]),
+        Route("/runs.csv", table.download),
         Route("/runs/{run:id}", details.show),
         Route("/runs/{run:id}/stream", details.follow),
         Route("/runs/{run:id}/try-again", details.try_again, methods=["POST"]),

@@ -15,24 +15,25 @@ from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.wire import MAX_BULK_CANCEL, BulkCancel, BulkCanceled
 
 _NONE = BulkCanceled(canceled=0, requested=0)
-_Fields = ImmutableMultiDict[str, str]
+Fields = ImmutableMultiDict[str, str]
 
 
 async def confirm(request: Request) -> Response:
     """Ask whether to cancel, with the number of runs that it would be."""
     given, now = request.query_params, state_of(request).clock.now()
-    body = _body(given, before=now)
+    body = _body(given, now, before=now)
     counted = _NONE if body is None else await client_of(request).runs.cancel_many(_counting(body))
     number = counted.canceled + counted.requested
     which = RunQuery.of(given)
     # Runs that are submitted while a person reads the question are not among those counted.
-    fields = [*which.fields(), *_selection(given), ("before", now.isoformat())]
+    fields = [*which.fields(), *selection_of(given), ("before", now.isoformat())]
     return render(
         request,
         "runs/cancel.html",
         which=which,
         is_all="all" in given,
         fields=fields,
+        conditions=which.fields(ordered=False),
         counted=counted,
         number=number,
         is_capped=number >= MAX_BULK_CANCEL,
@@ -42,11 +43,10 @@ async def confirm(request: Request) -> Response:
 
 async def execute(request: Request) -> Response:
     """Cancel what the question was about."""
-    sent = await request.form(max_fields=2 * MAX_BULK_CANCEL)
-    given = ImmutableMultiDict([(name, value) for name, value in sent.multi_items() if isinstance(value, str)])
+    given, now = await read_selection(request), state_of(request).clock.now()
 
     async def cancel() -> BulkCanceled:
-        body = _body(given, before=read_moment("before", given.get("before")))
+        body = _body(given, now, before=read_moment("before", given.get("before")))
         return _NONE if body is None else await client_of(request).runs.cancel_all(body)
 
     return await act(request, RunQuery.of(given).address(), cancel, _report)
@@ -63,11 +63,18 @@ def _counting(body: BulkCancel) -> BulkCancel:
     return body.model_copy(update={"dry_run": True})
 
 
-def _selection(given: _Fields) -> list[tuple[str, str]]:
+async def read_selection(request: Request) -> Fields:
+    """Return the fields of a form with many runs."""
+    sent = await request.form(max_fields=2 * MAX_BULK_CANCEL)
+    return ImmutableMultiDict([(name, value) for name, value in sent.multi_items() if isinstance(value, str)])
+
+
+def selection_of(given: Fields) -> list[tuple[str, str]]:
+    """Return the fields that say which runs were selected."""
     return [("all", "yes")] if "all" in given else [("run", run_id) for run_id in given.getlist("run")]
 
 
-def _body(given: _Fields, *, before: datetime | None) -> BulkCancel | None:
+def _body(given: Fields, now: datetime, *, before: datetime | None) -> BulkCancel | None:
     """Return the API's request; None where no open run can match."""
     if "all" not in given:
         selected = given.getlist("run")
@@ -76,14 +83,6 @@ def _body(given: _Fields, *, before: datetime | None) -> BulkCancel | None:
     statuses = [status for status in which.statuses if status in OPEN_RUNS]
     if which.statuses and not statuses:
         return None
-    fields: dict[str, object] = {
-        "thread_id": which.thread,
-        "agent_id": which.agent,
-        "status": statuses,
-        "queue": which.queue,
-        "trigger_id": which.trigger,
-        "parent_run_id": which.parent,
-        "since": which.since,
-        "until": min((at for at in (which.until, before) if at is not None), default=None),
-    }
-    return build(BulkCancel, {name: value for name, value in fields.items() if value})
+    until = min((at for at in (which.until, before) if at is not None), default=None)
+    bounds = {"status": statuses, "until": until}
+    return build(BulkCancel, which.body(now) | {name: value for name, value in bounds.items() if value})

@@ -7,6 +7,7 @@ import { showTimes } from "./parts.js";
 const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
 const LONGEST_PAUSE_MS = 15_000;
 const FLASH_MS = 6_000;
+const REFUSED = new Set([400, 404, 410, 422]);
 
 export function startLive() {
   startRenewal();
@@ -165,8 +166,8 @@ async function renew(byClock = false) {
     renewal.isStale = false;
     clearTimeout(renewal.timer);
     const response = await fetchPage("refresh");
-    // Its page says that it was deleted.
-    if (response?.status === 404) return location.reload();
+    // Its page says that it was deleted, or which filter is wrong.
+    if (REFUSED.has(response?.status)) return location.reload();
     renewal.failures = response?.ok ? 0 : renewal.failures + 1;
     if (response?.ok) showPage(main, new DOMParser().parseFromString(await response.text(), "text/html"), byClock);
     if (renewal.failures !== 1) showOutage(response);

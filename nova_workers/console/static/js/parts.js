@@ -1,4 +1,4 @@
-// Small parts: times that stay current, copying, filters that send themselves, the theme, dialogs in older browsers.
+// Small parts: times that stay current, copying, the theme, dialogs in older browsers.
 
 const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [2592000, "d", 86400]];
@@ -9,13 +9,7 @@ export function startParts() {
   setInterval(showDurations, 1_000);
   document.addEventListener("click", onClick);
   document.addEventListener("change", (event) => {
-    if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]")) event.target.form.requestSubmit();
     if (event.target.matches("[data-check-all]")) checkAll(event.target);
-  });
-  // Empty fields of a filter stay out of the address.
-  document.addEventListener("formdata", (event) => {
-    if (!event.target.matches("form[data-auto]")) return;
-    for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
   });
   document.addEventListener("submit", onSubmit);
   // Back from the page that answered, the form may be sent again; so it may when the navigation was stopped, which has
