@@ -1,6 +1,7 @@
 """What a project takes: from `nova init` to the first answer in `nova dev`, and `nova plan` over many agents."""
 
 import asyncio
+import resource
 import sys
 import tempfile
 import time
@@ -11,7 +12,8 @@ from nova_workers.devstack.first_start import KEY_FILE
 from tests.bench.figures import Figure, Result
 from tests.bench.http import LoadClient
 from tests.bench.installed import installed_environment, running_up
-from tests.bench.stage import Bench
+from tests.bench.machine import cpu_s
+from tests.bench.stage import Bench, Stage
 from tests.support.processes.fleet import free_port
 from tests.support.waiting import until
 
@@ -54,20 +56,36 @@ async def measure_plan(bench: Bench) -> Result:
             (agents / f"{_AGENT}-{each}{one.suffix}").write_text(other, encoding="utf-8")
         async with bench.stage() as stage:
             fleet = {"NOVA_API_URL": stage.fleet.api_url, "NOVA_API_KEY": stage.fleet.api_key}
-            new_s = [await _nova(root, fleet, "plan") for _ in range(rounds)]
+            new = [await _planned(stage, root, fleet) for _ in range(rounds)]
             applied_s = await _nova(root, fleet, "apply", "--yes")
-            same_s = [await _nova(root, fleet, "plan") for _ in range(rounds)]
+            same = [await _planned(stage, root, fleet) for _ in range(rounds)]
     return Result(
         "plan",
         f"`nova plan` over {number} agents",
         (
-            Figure("nothing has changed", min(same_s), "s", bound=_PLAN_S),
-            Figure("all are new", min(new_s), "s", bound=_PLAN_S),
+            Figure("nothing has changed", min(took_s for took_s, _ in same), "s", bound=_PLAN_S),
+            Figure("all are new", min(took_s for took_s, _ in new), "s", bound=_PLAN_S),
             Figure("`nova apply` of all", applied_s, "s"),
+            Figure("CPU of the first", min(cpu_s for _, cpu_s in same), "s"),
+            Figure("of the second", min(cpu_s for _, cpu_s in new), "s"),
         ),
-        notes=(f"Whole commands, with the start of their process; the best of {rounds}.",),
-        details={"same_s": same_s, "new_s": new_s},
+        notes=(
+            f"Whole commands, with the start of their process; the best of {rounds}. The CPU is that of command "
+            "and API, without Postgres.",
+        ),
+        details={"same": same, "new": new},
     )
+
+
+async def _planned(stage: Stage, root: Path, fleet: Mapping[str, str]) -> tuple[float, float]:
+    """Return how long a plan takes, and the CPU time of the command and of the API, in seconds."""
+    assert stage.fleet.api is not None
+    api, before = stage.fleet.api.pid, resource.getrusage(resource.RUSAGE_CHILDREN)
+    api_s = cpu_s(api)
+    took_s = await _nova(root, fleet, "plan")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return took_s, command_s + cpu_s(api) - api_s
 
 
 async def _first_answer_s(folder: Path, project: str) -> float:

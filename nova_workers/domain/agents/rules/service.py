@@ -6,11 +6,12 @@ after it: a run keeps the version of its first claim.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from nova_workers.base.errors import InvalidInput, too_many
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.http.wire import AgentPatch, AgentView
 from nova_workers.domain.agents.rules.authors import Authored, AuthorRights, check_author, check_steers, holdings_of
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
@@ -21,6 +22,7 @@ from nova_workers.domain.agents.sql import renames
 from nova_workers.domain.agents.sql.renames import Rename
 from nova_workers.domain.runs.sql.cancel import withdraw_queued_of_agent
 from nova_workers.domain.skills.rules.service import require_skills
+from nova_workers.domain.skills.sql import hold_skills
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
 
@@ -38,6 +40,21 @@ Permit = Callable[[Connection, AgentView], Awaitable[None]]
 
 
 _NO_RIGHTS: Final = AuthorRights()
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What the rules read beside an agent that is written, once for many agents of one transaction.
+
+    Attributes:
+        skills: Those that exist of all that the agents name. Held until the transaction ends.
+        ceilings: Of the tenant.
+        agents: How many the tenant has.
+    """
+
+    skills: Collection[str]
+    ceilings: Ceilings | None
+    agents: int
 
 
 class Agents:
@@ -85,15 +102,31 @@ class Agents:
         *,
         actor: str,
         rights: AuthorRights,
+        around: Surroundings | None = None,
     ) -> AgentView:
-        """Create an agent in its caller's transaction, as `create` does."""
+        """Create an agent in its caller's transaction, as `create` does.
+
+        Args:
+            around: What was read for all that the transaction writes; None reads it for this one. The same below.
+        """
         check_agent_id(agent_id)
         check_own_id(agent_id)
-        await self._check(connection, tenant_id, spec)
+        around = around or await self.surroundings(connection, tenant_id, spec.skills)
+        await self._check(connection, tenant_id, spec, around=around)
         await self._check_author(connection, tenant_id, actor, rights, before=None, after=spec)
-        if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
+        if around.agents >= MAX_AGENTS:
             raise too_many(MAX_AGENTS, "agents", "Delete unused ones.")
-        return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
+        created = await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
+        around.agents += 1
+        return created
+
+    async def surroundings(self, connection: Connection, tenant_id: str, skills: Sequence[str]) -> Surroundings:
+        """Read what is around agents that name these skills, and hold the skills."""
+        return Surroundings(
+            await hold_skills(connection, tenant_id, skills) if skills else (),
+            await get_ceilings(connection, tenant_id),
+            await ledger.count_agents(connection, tenant_id),
+        )
 
     async def replace(
         self,
@@ -128,11 +161,12 @@ class Agents:
         actor: str,
         rights: AuthorRights,
         expected: int | None,
+        around: Surroundings | None = None,
     ) -> AgentView:
         """Give an agent a whole new configuration in its caller's transaction, as `replace` does."""
         # The agent is locked before its skills, as by all that lock both.
         before = await ledger.lock_agent(connection, tenant_id, agent_id)
-        await self._check(connection, tenant_id, spec)
+        await self._check(connection, tenant_id, spec, around=around)
         await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=spec)
         return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor, expected=expected)
 
@@ -293,15 +327,22 @@ class Agents:
             return await ledger.list_agents(connection, tenant_id, after=after, limit=limit)
 
     async def _check(
-        self, connection: Connection, tenant_id: str, spec: AgentSpec, *, before: AgentSpec | None = None
+        self,
+        connection: Connection,
+        tenant_id: str,
+        spec: AgentSpec,
+        *,
+        before: AgentSpec | None = None,
+        around: Surroundings | None = None,
     ) -> None:
         check_spec(spec)
         if before is None or spec.engine != before.engine:
             check_engine(spec.engine)
         if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
             self._grants.validate(spec)
-        await require_skills(connection, tenant_id, spec.skills, kept=() if before is None else before.skills)
-        ceilings = await get_ceilings(connection, tenant_id)
+        if around is None or any(name not in around.skills for name in spec.skills):
+            await require_skills(connection, tenant_id, spec.skills, kept=() if before is None else before.skills)
+        ceilings = await get_ceilings(connection, tenant_id) if around is None else around.ceilings
         self._ceilings.check(tenant_id, spec, ceilings, grants=self._grants)
 
     async def _check_author(

@@ -14,7 +14,7 @@ from nova_workers.contracts.http.projects import ProjectSkill
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch
 from nova_workers.domain.agents.rules.authors import AuthorRights
 from nova_workers.domain.agents.rules.rights import GrantChecks
-from nova_workers.domain.agents.rules.service import PERSON, Agents
+from nova_workers.domain.agents.rules.service import PERSON, Agents, Surroundings
 from nova_workers.domain.agents.rules.skill_authors import put_skill_within
 from nova_workers.domain.agents.sql.renames import Rename
 from nova_workers.domain.projects.rules.documents import stored_trigger_document
@@ -78,9 +78,13 @@ class ProjectWriter:
                 await put_skill_within(
                     connection, self.tenant_id, step.name, given[step.name], rights=self.rights, grants=self.grants
                 )
-        for step in _of("agent", steps):
-            with naming(step.kind, step.name):
-                await self._put_agent(connection, step)
+        agents = [(step, AgentSpec.model_validate(step.document)) for step in _of("agent", steps)]
+        if agents:
+            skill_names = sorted({name for _, spec in agents for name in spec.skills})
+            around = await self.agents.surroundings(connection, self.tenant_id, skill_names)
+            for step, spec in agents:
+                with naming(step.kind, step.name):
+                    await self._put_agent(connection, step, spec, around)
         for step in _of("skill", steps, "delete"):
             with naming(step.kind, step.name):
                 await remove_skill_within(connection, self.tenant_id, step.name)
@@ -93,11 +97,10 @@ class ProjectWriter:
             if step.wanted is not None and step.action != "drift"
         ]
 
-    async def _put_agent(self, connection: Connection, step: Step) -> None:
-        spec = AgentSpec.model_validate(step.document)
+    async def _put_agent(self, connection: Connection, step: Step, spec: AgentSpec, around: Surroundings) -> None:
         if step.known is None or step.known.present is None:
             await self.agents.create_within(
-                connection, self.tenant_id, step.name, spec, actor=PERSON, rights=self.rights
+                connection, self.tenant_id, step.name, spec, actor=PERSON, rights=self.rights, around=around
             )
         else:
             await self.agents.replace_within(
@@ -108,6 +111,7 @@ class ProjectWriter:
                 actor=PERSON,
                 rights=self.rights,
                 expected=step.known.version,
+                around=around,
             )
 
     async def _put_trigger(self, connection: Connection, step: Step) -> str:
