@@ -11,6 +11,7 @@ from nova_workers.base.errors import in_one_line
 from nova_workers.base.release import part
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated
+from nova_workers.domain.effects.sql import effects_of_missing_packages
 from nova_workers.domain.upkeep.sql.cursors import tenants_behind
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.schema import read_schema, schema_head
@@ -41,6 +42,7 @@ async def check_database(url: str | None) -> list[Finding]:
         ("database writes", _check_writes),
         ("pgvector", _check_vector),
         ("search index", _check_search),
+        ("effects of packages", _check_effects),
         ("clock of postgres", _check_clock),
         ("schema", _check_schema),
         ("audit log", _check_audit),
@@ -101,6 +103,22 @@ async def _check_search(connection: asyncpg.Connection) -> Finding | None:
         return Finding("search index", "ok", "all earlier messages are in it")
     detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"
     return Finding("search index", "ok", detail)
+
+
+async def _check_effects(connection: asyncpg.Connection) -> Finding | None:
+    try:
+        unclaimed = await effects_of_missing_packages(cast(Connection, connection))
+    except asyncpg.UndefinedTableError:
+        return None  # the schema has a check of its own
+    if not unclaimed:
+        return None
+    waiting = ", ".join(f"{each.number} of {each.kind} since {each.since:%Y-%m-%d %H:%M} UTC" for each in unclaimed)
+    packages = ", ".join(sorted({each.kind.partition(":")[0] for each in unclaimed}))
+    fix = (
+        f"install {packages} beside a worker that serves the queue `effects`, with NOVA_EFFECTS__PACKAGES as before: "
+        "they are executed then"
+    )
+    return Finding("effects of packages", "warn", f"no live worker has their package: {waiting}", fix)
 
 
 async def _check_clock(connection: asyncpg.Connection) -> Finding:

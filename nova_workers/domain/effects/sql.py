@@ -60,6 +60,19 @@ class WaitingEffect:
     position: tuple[datetime, str]
 
 
+@dataclass(frozen=True, slots=True)
+class UnclaimedEffects:
+    """Due effects of one kind that no worker claims.
+
+    Attributes:
+        since: When the oldest was due.
+    """
+
+    kind: str
+    number: int
+    since: datetime
+
+
 @dataclass(slots=True)
 class ClaimedEffects:
     """What a claim of effects did.
@@ -149,6 +162,17 @@ SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.claims, e
   FROM (SELECT *, false AS waits FROM claimed UNION ALL SELECT *, true FROM put_off) e JOIN runs r ON r.id = e.run_id
 """
 
+# Due for so long that no live worker can have their package: any that has it looks at its kind every few seconds. A
+# restored fleet claims none on purpose.
+_OF_MISSING_PACKAGES = f"""
+SELECT e.kind, count(*)::int AS number, min(e.due_at) AS since
+  FROM effects e
+ WHERE position(':' in e.kind) > 1 AND e.status IN {sql_list(OPEN_EFFECTS)}
+   AND e.due_at < now() - interval '10 minutes' AND NOT {HOLDS_DELIVERIES}
+ GROUP BY e.kind
+ ORDER BY e.kind
+"""
+
 _UNCLAIMED = """
 SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.due_at
   FROM effects e
@@ -236,6 +260,11 @@ UPDATE threads
  WHERE tenant_id = :tenant_id AND id = :thread_id AND title IS NULL AND deleted_at IS NULL
 RETURNING id
 """
+
+
+async def effects_of_missing_packages(connection: Connection) -> list[UnclaimedEffects]:
+    """Return the effects of packages that are due for ten minutes, which no live worker has, of all tenants."""
+    return [UnclaimedEffects(**row) for row in await connection.fetch(_OF_MISSING_PACKAGES)]
 
 
 async def claim_effects(

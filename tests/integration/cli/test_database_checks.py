@@ -4,7 +4,7 @@ from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.domain.upkeep.sql.cursors import add_tenant_cursors
 from nova_workers.ledger.database import Database
-from tests.integration.effects.ledger import seed_thread
+from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.scheduling.old_runs import old_run
 
 
@@ -29,3 +29,17 @@ async def test_an_unfinished_backfill_is_reported(database: Database, database_u
     async with database.connection() as connection:
         await add_tenant_cursors(connection, variant="m")
     assert "of 1 tenant is" in (await _finding(database_url, "search index")).detail
+
+
+async def test_effects_whose_package_no_worker_has_are_reported(database: Database, database_url: str) -> None:
+    await seed_run(database, effects=("title", "desk:log_run"))
+    assert not [found for found in await check_database(database_url) if found.name == "effects of packages"]
+    await database.execute("UPDATE effects SET due_at = '2010-01-02 03:04+00'")
+    found = await _finding(database_url, "effects of packages")
+    assert (found.state, found.detail) == (
+        "warn",
+        "no live worker has their package: 1 of desk:log_run since 2010-01-02 03:04 UTC",
+    )
+    assert "install desk beside a worker" in found.fix
+    await database.execute("UPDATE effects SET status = 'done', done_at = now()")
+    assert not [found for found in await check_database(database_url) if found.name == "effects of packages"]

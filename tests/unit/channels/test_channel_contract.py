@@ -1,4 +1,9 @@
-"""The contract of inbound channels: ours and the example fulfil it, and each kind of wrong channel is found."""
+"""The contract of inbound channels: ours and the example fulfil it, and each kind of wrong channel is found.
+
+Telegram's channel is not among them. In its chats a long reply is several messages, and a conversation is a number that
+the server gives, so that it needs a place with rules of its own; it has its tests over the wire, in
+`tests/integration/cli/telegram`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The contract of effects: the example fulfils it, and each kind of wrong effect is found."""
+"""The contract of effects: the example fulfils it, and each kind of wrong effect is found.
+
+The fleet's own effects are not among them: they are no functions in a process of their own, but handlers that get
+batches and the ledger (`domain.effects.rules.handler`), and have their tests in `tests/integration/effects`.
+"""
 
 from __future__ import annotations
 
