@@ -211,9 +211,8 @@ def main() -> None:
     def prepare() -> None:
         for module in modules:
             importlib.import_module(module)
-        # What each process of the Telegram channel would build when it is first used.
-        for name in ("Message", "Update"):
-            getattr(importlib.import_module("aiogram.types"), name).model_rebuild()
+        if modules:
+            importlib.import_module("tests.support.processes.start_parts").build()
         share_authorities()
 
     with accepted_connection(prepare) as connection:
