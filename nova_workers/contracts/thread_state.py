@@ -9,9 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator
 from pydantic_core import PydanticSerializationError, to_json
 
-from nova_workers.contracts.content import JsonObject, is_storable_integer, text_of
-from nova_workers.contracts.events import StateChange
-from nova_workers.contracts.steps import ToolCall
+from nova_workers.contracts.content import JsonObject, is_storable_integer
 
 MAX_STATE_BYTES: Final = 65_536
 """The length of its JSON without white space: a model that reads it whole takes about 16,000 tokens."""
@@ -71,7 +69,7 @@ def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
 
 
 def saved_text(version: int) -> str:
-    """Return the result of a call that changed the document. `state_change` reads it."""
+    """Return the result of a call that changed the document. `saved_version` reads it."""
     return f"Saved as version {version}."
 
 
@@ -98,37 +96,16 @@ def version_in(text: str) -> int:
     Raises:
         ValueError: The text is not from `saved_text`.
     """
-    saved = _SAVED.fullmatch(text)
-    if saved is None:
+    version = saved_version(text)
+    if version is None:
         raise ValueError(f"This names no version of a state document: {text[:100]!r}.")
-    return int(saved[1])
+    return version
 
 
-def state_change(call: ToolCall, *, agent: str | None = None) -> StateChange | None:
-    """Return the event about a call that changed the document, from its arguments and its result; None for others.
-
-    What the ledger has of a call of the turn itself is enough, so that a replay has the same events, and an attempt
-    after a crash sends the event that was not sent before it. One of a subagent is only live.
-
-    Args:
-        call: A call that ended.
-        agent: The subagent that made it.
-    """
-    if call.tool_name != STATE_TOOL or call.status != "completed":
-        return None
-    saved = _SAVED.fullmatch(text_of(call.result or ()))
-    value = call.params.get("value")
-    if saved is None or not isinstance(value, dict):
-        return None
-    is_patch = call.params.get("action") == "merge"
-    return StateChange(
-        version=int(saved[1]),
-        patch=value if is_patch else None,
-        state=None if is_patch else value,
-        tool_call_id=call.id,
-        agent=agent,
-        at=call.completed_at,
-    )
+def saved_version(text: str) -> int | None:
+    """Return the version that a call saved; None for a text that is not from `saved_text`."""
+    saved = _SAVED.fullmatch(text)
+    return None if saved is None else int(saved[1])
 
 
 def _has_wide_integer(value: Any) -> bool:

@@ -6,6 +6,7 @@ import pytest
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.events import StateChange
+from nova_workers.contracts.state_changes import state_change
 from nova_workers.contracts.steps import ToolCall, ToolCallStatus
 from nova_workers.contracts.thread_state import (
     MAX_STATE_BYTES,
@@ -13,7 +14,6 @@ from nova_workers.contracts.thread_state import (
     merge_patch,
     saved_text,
     size_problem,
-    state_change,
 )
 
 # The cases of appendix A of RFC 7396 that are about objects.

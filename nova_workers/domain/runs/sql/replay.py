@@ -10,8 +10,9 @@ from datetime import datetime
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import DeliveryTarget, EventCursor, StateChange
+from nova_workers.contracts.state_changes import state_change
 from nova_workers.contracts.steps import ToolCall
-from nova_workers.contracts.thread_state import STATE_TOOL, state_change
+from nova_workers.contracts.thread_state import STATE_TOOL
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail, WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row

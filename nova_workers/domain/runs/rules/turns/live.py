@@ -17,9 +17,9 @@ from nova_workers.contracts.engine import StepRecord, ToolAuthorization, ToolCal
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.runs import Claim, Finish, Finished
+from nova_workers.contracts.state_changes import state_change
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.summaries import tool_result_summary
-from nova_workers.contracts.thread_state import state_change
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail, detail_of
 from nova_workers.domain.runs.sql.journal import Absorbed
