@@ -8,10 +8,11 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.base.keys import worker_presence, workers_index
+from nova_workers.base.keys import broker_queue, thread_lock, worker_presence, workers_index
 from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
+from nova_workers.domain.runs.rules.reasons import QueueSight
 from nova_workers.domain.runs.sql.reads import FREE_WORKER
 
 _log = structlog.get_logger(__name__)
@@ -51,6 +52,28 @@ async def name_missing_workers(redis: Redis, groups: list[QueuedGroup]) -> list[
         return "worker" if group.queue in served else "no_worker"
 
     return [group.model_copy(update={"reason": reason(group)}) for group in groups]
+
+
+async def look_at_queue(redis: Redis, queue: str, thread_id: str) -> QueueSight | None:
+    """Return the state of a queue and of a conversation's lock in Redis; None if it does not answer."""
+    workers = await _read(redis)
+    if workers is None:
+        return None
+    serving = [worker for worker in workers if not worker.draining and queue in worker.queues]
+    try:
+        async with asyncio.timeout(_DEADLINE_S):
+            doorbells = await redis.llen(broker_queue(queue))
+            lock_ms = await redis.pttl(thread_lock(thread_id))
+    except (RedisError, TimeoutError) as error:
+        _log.warning("workers.redis_unavailable", outage="redis", error=str(error))
+        return None
+    return QueueSight(
+        workers=len(serving),
+        slots=sum(worker.slots for worker in serving),
+        busy=sum(worker.busy for worker in serving),
+        doorbells=doorbells,
+        lock_s=lock_ms / 1000 if lock_ms > 0 else None,
+    )
 
 
 async def _served_queues(redis: Redis) -> frozenset[str] | None:

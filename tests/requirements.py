@@ -398,6 +398,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "runs.filtered": "Runs are listed and changed by source, channel, tag, metadata, cost and text, with bounded work.",
     "runs.csv": "A list of runs as CSV holds text that no spreadsheet computes.",
     "runs.sorted": "Runs are sorted by time, cost, tokens, duration and queue time; one that leaves some out shows it.",
+    "runs.why": "A run that does not move gives every reason that holds, each with its time and with what helps.",
+    "runs.moved": "A person rings for a run, takes it back or fails it: guarded, recorded, never on a live lease.",
     "runs.retry": "A failed run is tried again as the same run, unless something was built on its failure.",
     "engine.innocent": "A conversation that a provider fails each time stops no other one.",
     "fleet.providers": "Operators see and clear each rest of a provider's key and each model that fails.",

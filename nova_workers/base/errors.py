@@ -57,6 +57,7 @@ EngineErrorKind = Literal[
     "budget_exceeded",
     "engine_error",
     "nondeterminism",
+    "terminated",
     "unknown",
 ]
 

@@ -55,6 +55,22 @@ process of its own; ``provider``: held until its model provider can be used; ``r
 the workers, does not answer; ``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is
 missing."""
 
+RunReasonKind = Literal[
+    QueuedReason,
+    "scheduled",
+    "canceling",
+    "lock",
+    "executes",
+    "lease_expired",
+    "call",
+    "model",
+    "waits",
+    "ended",
+]
+"""Why a run has not moved. ``canceling``: its end was asked for; ``lock``: a lock in Redis that no run needs;
+``executes``: a worker has it; ``lease_expired``: that worker was lost; ``call``: a tool executes; ``model``: it waits
+for the model; ``waits``: for something from outside."""
+
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
 """What a message does when its thread is busy."""
 RunQueue = Literal["interactive", "background"]

@@ -42,6 +42,7 @@ from nova_workers.domain.projects.rules.applying import Projects
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
 from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.moves import Mover
 from nova_workers.domain.runs.rules.options import OptionRules
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.rules.submit import Submitter
@@ -55,6 +56,7 @@ from nova_workers.domain.streams.rules.hub import StreamHub
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
 from nova_workers.domain.tasks.rules.service import Tasks
+from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address, gate_rules
 from nova_workers.domain.triggers.rules.on_request import TriggerFirer
 from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
@@ -89,6 +91,7 @@ class ApiServices:
     canceller: Canceller
     retrier: Retrier
     waiting: Waiting
+    mover: Mover
     capabilities: DeferredRegistry
     agents: Agents
     agent_moves: AgentMoves
@@ -191,7 +194,8 @@ def build_api(settings: Settings) -> ApiServices:
         work=work,
         canceller=Canceller(work),
         retrier=Retrier(work, redis),
-        waiting=Waiting(work),
+        waiting=(waiting := Waiting(work)),
+        mover=Mover(work, ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s), waiting),
         capabilities=capabilities,
         agents=agents,
         agent_moves=AgentMoves(work),

@@ -22,6 +22,7 @@ _FAILURES: Final[Mapping[EngineErrorKind, str]] = {
     "worker_lost": f"The computer that worked on the answer failed repeatedly. {_AGAIN}",
     "nondeterminism": f"The agent's program was changed while it worked on the answer. {_AGAIN}",
     "engine_error": f"The agent failed by a fault of the fleet. {_AGAIN}",
+    "terminated": f"A person ended the work on the answer. {_AGAIN}",
     "unknown": f"The agent failed. {_AGAIN}",
 }
 """The words for each kind of a run's error."""

@@ -242,6 +242,8 @@ class Claim:
     """What it was held for, if it was."""
     held_since: datetime | None = None
     """When that began; None if an attempt ended otherwise since then."""
+    failed_for: str | None = None
+    """Why a person let it end as failed; None if it is canceled otherwise, or not at all."""
     event: EventContext | None = None
     """The event that was stored at the first claim; None of a turn that an earlier release began."""
     channel: str | None = None

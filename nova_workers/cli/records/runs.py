@@ -1,4 +1,4 @@
-"""`nova runs`: list, follow, edit, cancel and retry runs."""
+"""`nova runs`: list, follow, edit, cancel and retry runs; say why one does not move, and move it."""
 
 import json
 from typing import Annotated
@@ -12,14 +12,15 @@ from nova_workers.cli.resources import Argument, Filter, action, deletion, group
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
 from nova_workers.cli.talk.live import LiveView, limit_line
 from nova_workers.cli.talk.send import read_message
-from nova_workers.cli.terminal.output import Facts, age, money, short
+from nova_workers.cli.terminal.output import Facts, Output, age, money, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResult, ToolResults
 
-app = group("List, follow, edit, cancel and retry runs.")
+app = group("List, follow, edit, cancel and retry runs; see why one does not move.")
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id.")]
 
@@ -173,6 +174,48 @@ async def retry(
     done = await session.client.runs.retry_all(build(BulkRetry, {**named, "dry_run": dry_run}))
     skipped = "".join(f"; {count} skipped: {why.replace('_', ' ')}" for why, count in done.skipped.items())
     session.out.done(done, f"{'would retry' if dry_run else 'retried'} {done.retried}{skipped}")
+
+
+@remote(app, "why")
+async def why(session: Session, run: RunArgument) -> None:
+    """Show every reason why a run has not moved, and what helps."""
+    session.out.write(await session.client.runs.reasons(run), _show_reasons)
+
+
+def _show_reasons(out: Output, view: RunReasons) -> None:
+    out.note(f"{view.run_id} is {view.status}")
+    out.table(
+        ("reason", "since", "until", ("what", "fold")),
+        [(reason.kind.replace("_", " "), reason.since, reason.until, reason.text) for reason in view.reasons],
+    )
+
+
+action(
+    app,
+    "kick",
+    "Look after a queued or waiting run now: ring for it, try its provider, end what is due.",
+    Argument("run", RunArgument),
+    lambda nova, run: nova.runs.kick(run),
+    _facts,
+)
+action(
+    app,
+    "requeue",
+    "Take a running run back from a worker whose lease has expired.",
+    Argument("run", RunArgument),
+    lambda nova, run: nova.runs.requeue(run),
+    _facts,
+)
+
+
+@remote(app, "fail")
+async def fail(
+    session: Session,
+    run: RunArgument,
+    reason: Annotated[str, typer.Option(help="Why; becomes a part of its error.")],
+) -> None:
+    """Let a run that had begun, and that no worker holds, end as failed, so that what waits for it goes on."""
+    session.out.record(await session.client.runs.fail(run, build(RunFail, {"reason": reason})), _facts)
 
 
 @remote(app, "result")

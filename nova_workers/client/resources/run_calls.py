@@ -8,6 +8,7 @@ from nova_workers.base.vocabulary import RunQueue, RunSort, RunSource, RunStatus
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunPage, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResults, WaitView
 
@@ -114,6 +115,22 @@ class RunCalls:
     async def retry_many(self, which: BulkRetry) -> BulkRetried:
         """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
         return await self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    async def reasons(self, run_id: str) -> RunReasons:
+        """Return every reason why a run has not moved."""
+        return await self._transport.fetch(RunReasons, "GET", f"/v1/runs/{run_id}/reasons")
+
+    async def kick(self, run_id: str) -> RunView:
+        """Look after a queued or waiting run now. `IllegalTransition` if it runs or has ended."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/kick")
+
+    async def requeue(self, run_id: str) -> RunView:
+        """Take a run back from a worker whose lease has expired. `IllegalTransition` under a live lease."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/requeue")
+
+    async def fail(self, run_id: str, failure: RunFail) -> RunView:
+        """Let a run that had begun, and that no worker holds, end as failed. `IllegalTransition` for others."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/fail", body=failure)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it has another answer already."""

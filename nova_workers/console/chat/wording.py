@@ -24,6 +24,7 @@ _ERRORS: Mapping[str, str] = {
     "budget_exceeded": "The budget is spent",
     "engine_error": "An error in the fleet's own code ended the turn",
     "nondeterminism": "The agent's code does something else than when the run began",
+    "terminated": "A person ended the turn",
     "unknown": "The turn failed",
 }
 

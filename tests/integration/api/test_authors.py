@@ -48,6 +48,7 @@ _STEER_NO_AGENT = {
     "PairingRequest": "asks for a right to write messages",
     "ProvidersClear": "an operator's",
     "RunAnswer": "the decision of a person",
+    "RunFail": "ends runs",
     "SecretPut": "has a scope of its own",
     "SignInCreate": "a session of a key's holder",
     "TenantChange": "an operator's",

@@ -8,6 +8,7 @@ from nova_workers.base.vocabulary import RunQueue, RunSort, RunSource, RunStatus
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunPage, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResults, WaitView
 
@@ -114,6 +115,22 @@ class RunCalls:
     def retry_many(self, which: BulkRetry) -> BulkRetried:
         """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
         return self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    def reasons(self, run_id: str) -> RunReasons:
+        """Return every reason why a run has not moved."""
+        return self._transport.fetch(RunReasons, "GET", f"/v1/runs/{run_id}/reasons")
+
+    def kick(self, run_id: str) -> RunView:
+        """Look after a queued or waiting run now. `IllegalTransition` if it runs or has ended."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/kick")
+
+    def requeue(self, run_id: str) -> RunView:
+        """Take a run back from a worker whose lease has expired. `IllegalTransition` under a live lease."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/requeue")
+
+    def fail(self, run_id: str, failure: RunFail) -> RunView:
+        """Let a run that had begun, and that no worker holds, end as failed. `IllegalTransition` for others."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/fail", body=failure)
 
     def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it has another answer already."""

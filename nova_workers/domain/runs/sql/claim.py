@@ -259,6 +259,7 @@ SELECT (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) AS parent_t
             ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED} - {_HELD})::float8 END AS elapsed_s,
        COALESCE((SELECT e.ended = 'held' FROM run_attempts e WHERE e.run_id = c.id ORDER BY e.attempt DESC LIMIT 1),
                 true) AS was_held,
+       CASE WHEN c.cancel_requested_at IS NOT NULL THEN c.error_message END AS failed_for,
        {_PLACE} AS orchestrated
   FROM runs c
  WHERE c.id = :run_id
@@ -399,6 +400,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
         attempt=row["attempt"],
         max_attempts_spent=row["spent"],
         cancel_reason=(row["cancel_reason"] or "cancel") if row["canceled"] else None,
+        failed_for=None if details is None else details["failed_for"],
         parent_turn_id=began["parent_turn_id"],
         context_tokens=row["context_tokens"] or 0,
         losses=row["losses"],

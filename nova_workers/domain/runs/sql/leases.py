@@ -32,7 +32,7 @@ RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 
 _IS_HELD = f"SELECT EXISTS (SELECT FROM runs r WHERE id = :run_id AND fence = :fence AND {IS_RUNNING})"
 
-_EXPIRED = "r.lease_expires_at < now()"
+EXPIRED = "r.lease_expires_at < now()"
 
 
 def recovering(lost: str) -> str:
@@ -66,7 +66,7 @@ SELECT id AS run_id, thread_id, queue FROM back
 """
 
 
-_RECOVER = recovering(_EXPIRED)
+_RECOVER = recovering(EXPIRED)
 
 # The first queued run of each thread whose doorbell is old, unless its thread is busy, it is paused, or it is under a
 # cap (`fairness` finds those). Also each canceled run, which only a claim can end, paused or not. The same statement

@@ -14,7 +14,9 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.cancel import Canceller
 from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.moves import Mover
 from nova_workers.domain.runs.rules.waiting import Waiting
+from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.domain.waits.sql.records import escalate, find_due_waits
 from nova_workers.ledger.work import Work
@@ -559,6 +561,23 @@ async def test_a_crash_between_a_cancel_request_and_its_application_leaves_the_r
     await fleet.reconciler.reconcile()
     await fleet.settle(*fleet.workers)
     assert await fleet.status(run.run_id) == "canceled"
+
+
+@proves("runs.moved")
+async def test_a_waiting_run_that_a_person_fails_ends_with_the_reason_and_answers_its_parent(fleet: Harness):
+    run = await _begin(fleet, {"tool": ask("b", {"tool": _ASK})}, {"say": "heard"})
+    (child,) = await fleet.database.fetch(
+        "SELECT id, status FROM runs WHERE parent_run_id = :run_id", run_id=run.run_id
+    )
+    assert child["status"] == "waiting"
+    locks = ThreadLocks(fleet.redis, ttl_s=fleet.settings.runs.lease_ttl_s)
+    shown = await Mover(fleet.work, locks, fleet.waiting).fail(fleet.tenant_id, child["id"], "the person has left")
+    assert shown.status == "waiting"
+    await fleet.settle(*fleet.workers)
+    ended = await fleet.run(child["id"])
+    assert (ended["status"], ended["error_kind"]) == ("failed", "terminated")
+    assert "the person has left" in ended["error_message"]
+    assert (await fleet.run(run.run_id))["result_text"] == "heard"
 
 
 async def test_the_reconciler_resolves_a_parents_wait_for_an_ended_child(fleet: Harness):

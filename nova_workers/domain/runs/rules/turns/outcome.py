@@ -89,6 +89,9 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
     claim = run.claim
     text = _partial_text(journal)
     step = close_journal(journal)
+    if claim.failed_for is not None:
+        why = f"A person ended the run: {claim.failed_for}"
+        return Outcome("failed", "error", text, EngineError("terminated", why, retryable=True), step)
     if claim.cancel_reason is not None:
         return Outcome("canceled", "aborted", text, step=step)
     if claim.max_attempts_spent:
