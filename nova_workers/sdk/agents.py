@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.sdk.declaration import place_of
+from nova_workers.sdk.declaration import mark, place_of
 from nova_workers.sdk.docstrings import read_docstring
 from nova_workers.sdk.durable import Context, Message
 
@@ -45,7 +45,7 @@ def agent(function: _Function) -> _Function:
         ConfigurationError: It is no async function of two parameters. The message begins with the place.
     """
     _check(function)
-    setattr(function, _MARK, True)
+    mark(function, _MARK, True)
     return function
 
 

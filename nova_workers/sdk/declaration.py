@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final, TypeVar, overload
 
 from nova_workers.base.errors import ConfigurationError
@@ -87,7 +88,7 @@ def tool(
             raise misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
         if concurrency is not None and not 1 <= concurrency <= _MAX_CONCURRENCY:
             raise misdeclared(declared, f"concurrency is {concurrency!r}; expected 1 to {_MAX_CONCURRENCY}")
-        setattr(declared, _OPTIONS, options)
+        mark(declared, _OPTIONS, options)
         return declared
 
     if function is None:
@@ -99,6 +100,34 @@ def _check_function(thing: Callable[..., Any]) -> None:
     # Apart from its use, where it would narrow the type.
     if not inspect.isfunction(thing):
         raise ConfigurationError(f"{thing!r} is no function; @tool declares functions only.")
+
+
+_MARKED: Final[list[Callable[..., Any]]] = []
+"""All declared functions of this process, also those whose names were given to another one since."""
+
+
+def mark(function: Callable[..., Any], name: str, value: object) -> None:
+    """Declare a function, by an attribute of it."""
+    setattr(function, name, value)
+    _MARKED.append(function)
+
+
+def refuse_replaced(module: ModuleType) -> None:
+    """Refuse a module in which a declared function replaced another one, which had its name.
+
+    Raises:
+        ConfigurationError: The message begins with the place of the later one.
+    """
+    bound = {id(thing) for thing in vars(module).values()}
+    of_module = [each for each in _MARKED if each.__module__ == module.__name__ and "." not in each.__qualname__]
+    for earlier in of_module:
+        # A decorator around the declared function is no other one.
+        later = next((each for each in of_module if each is vars(module).get(earlier.__name__)), None)
+        if id(earlier) not in bound and later is not None:
+            raise ConfigurationError(
+                f"{place_of(later)}: {earlier.__name__!r} replaces the function of this name at {place_of(earlier)}; "
+                "expected names that differ. Give one of them another."
+            )
 
 
 def options_of(thing: Any) -> ToolOptions | None:

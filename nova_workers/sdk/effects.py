@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, get_type_hints, overload
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.ended_runs import EndedRun
 from nova_workers.sdk.context import ToolContext
-from nova_workers.sdk.declaration import ToolOptions, place_of
+from nova_workers.sdk.declaration import ToolOptions, mark, place_of
 from nova_workers.sdk.docstrings import read_docstring
 from nova_workers.sdk.signatures import FunctionTool
 
@@ -58,7 +58,7 @@ def effect(
             raise _misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
         if not 1 <= concurrency <= _MAX_CONCURRENCY:
             raise _misdeclared(declared, f"concurrency is {concurrency!r}; expected 1 to {_MAX_CONCURRENCY}")
-        setattr(declared, _OPTIONS, options)
+        mark(declared, _OPTIONS, options)
         return declared
 
     return declare if function is None else declare(function)

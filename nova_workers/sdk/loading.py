@@ -16,7 +16,7 @@ from nova_workers.base.user_code import import_code, served_module
 from nova_workers.contracts.content import JsonObject
 from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
-from nova_workers.sdk.declaration import ToolOptions, options_of
+from nova_workers.sdk.declaration import ToolOptions, options_of, refuse_replaced
 from nova_workers.sdk.effects import as_effect
 from nova_workers.sdk.signatures import FunctionTool
 
@@ -76,6 +76,7 @@ def load_code(source: str) -> UserCode:
     seen: set[int] = set()
     for name in names:
         module = import_code(name)
+        refuse_replaced(module)
         for tool in _tools_of(module, seen):
             _add(code.tools, tool, "tool", "@tool(name=…)")
         for agent in filter(None, map(as_agent, tuple(vars(module).values()))):

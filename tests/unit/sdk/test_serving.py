@@ -313,6 +313,7 @@ _PAY = 'from nova_workers.sdk import tool\n\n@tool\ndef pay() -> None:\n    """P
         ({"a": "x = 1\ndef f(:"}, "a.py:2", "cannot be imported: SyntaxError"),
         ({"a": "x = 1\nimport sys\nsys.exit(0)"}, "a.py:3", "ends the process in its import (SystemExit)"),
         ({"a": "\nimport time\ntime.sleep(60)"}, "a.py:2", "the import did not end within 2 s"),
+        ({"a": f"{_PAY}\n{_PAY}"}, "a.py:", "'pay' replaces the function of this name at"),
         ({"a": _PAY, "b": _PAY}, "b.py:3", "the tool 'pay' has the name of the tool at"),
         ({"a": _PAY.replace("pay()", "pay(x)")}, "a.py:3", "the parameter 'x' has no type"),
         ({"a": _PAY.replace("@tool", "@tool(timeout_s=0)")}, "a.py:3", "timeout_s is 0; expected"),
