@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import cast
 
 import asyncpg
@@ -11,6 +12,7 @@ from nova_workers.base.errors import in_one_line
 from nova_workers.base.release import part
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated
+from nova_workers.cli.terminal.output import age
 from nova_workers.domain.effects.sql import effects_of_missing_packages
 from nova_workers.domain.upkeep.sql.cursors import tenants_behind
 from nova_workers.ledger.database import Connection
@@ -23,6 +25,24 @@ MIN_PGVECTOR = (0, 8)
 """The first with `hnsw.iterative_scan`, which continues along the index when filters leave too few rows."""
 
 _CONNECT_S = 5
+_MANY_CONNECTIONS = 0.85
+"""Of those that Postgres gives to users that are no superusers."""
+_FEW_CONNECTIONS = 3
+_LONG_TRANSACTION = timedelta(minutes=5)
+
+_CONNECTIONS = """
+SELECT (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS used,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most
+"""
+
+_OLDEST_TRANSACTION = """
+SELECT pid, COALESCE(usename, '') AS "user", application_name AS program, COALESCE(datname, '') AS database,
+       COALESCE(state, 'hidden') AS state, EXTRACT(EPOCH FROM now() - xact_start)::float8 AS age_s
+  FROM pg_stat_activity
+ WHERE backend_type = 'client backend' AND xact_start < now() - $1::interval
+ ORDER BY xact_start
+ LIMIT 1
+"""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError)
 _Check = Callable[[asyncpg.Connection], Awaitable[Finding | None]]
 
@@ -40,6 +60,8 @@ async def check_database(url: str | None) -> list[Finding]:
     checks: tuple[tuple[str, _Check], ...] = (
         ("database", _check_version),
         ("database writes", _check_writes),
+        ("connections", _check_connections),
+        ("long transactions", _check_transactions),
         ("pgvector", _check_vector),
         ("search index", _check_search),
         ("effects of packages", _check_effects),
@@ -79,6 +101,34 @@ async def _check_writes(connection: asyncpg.Connection) -> Finding | None:
         fix = "it may be short of disk: make room there, then turn `default_transaction_read_only` off"
         return Finding("database writes", "fail", "none: it is read-only", fix)
     return None
+
+
+async def _check_connections(connection: asyncpg.Connection) -> Finding:
+    row = await connection.fetchrow(_CONNECTIONS)
+    assert row is not None  # noqa: S101 - a SELECT without FROM has one row
+    used, most = row["used"], row["most"]
+    detail = f"{used} of {most} are in use"
+    if used < most * _MANY_CONNECTIONS:
+        return Finding("connections", "ok", detail)
+    fix = (
+        "raise `max_connections`, stop processes that hold more than they need (`SELECT application_name, count(*) "
+        "FROM pg_stat_activity GROUP BY 1`), or put a pooler before Postgres; docs/operations.md, `Connections`"
+    )
+    return Finding("connections", "fail" if used >= most - _FEW_CONNECTIONS else "warn", detail, fix)
+
+
+async def _check_transactions(connection: asyncpg.Connection) -> Finding | None:
+    """Return the oldest transaction of the server that is open for long. Those of other users may be hidden."""
+    row = await connection.fetchrow(_OLDEST_TRANSACTION, _LONG_TRANSACTION)
+    if row is None:
+        return None
+    program = f"{row['user']!r}" + (f", {row['program']!r}" if row["program"] else "")
+    detail = f"one of {program} in the database {row['database']!r} is open for {age(row['age_s'])} ({row['state']})"
+    fix = (
+        "rows that were deleted or changed since are not cleaned, and changes (`nova watch`, live pages) wait for it. "
+        f"If it is not wanted: SELECT pg_terminate_backend({row['pid']})"
+    )
+    return Finding("long transactions", "warn", detail, fix)
 
 
 async def _check_vector(connection: asyncpg.Connection) -> Finding:

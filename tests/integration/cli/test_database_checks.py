@@ -1,5 +1,10 @@
 """The doctor's checks of a database, without a fleet."""
 
+from datetime import timedelta
+
+import pytest
+
+from nova_workers.cli.operations import database_checks
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.domain.upkeep.sql.cursors import add_tenant_cursors
@@ -43,3 +48,22 @@ async def test_effects_whose_package_no_worker_has_are_reported(database: Databa
     assert "install desk beside a worker" in found.fix
     await database.execute("UPDATE effects SET status = 'done', done_at = now()")
     assert not [found for found in await check_database(database_url) if found.name == "effects of packages"]
+
+
+async def test_connections_and_a_transaction_that_is_open_for_long_are_reported(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_checks, "_MANY_CONNECTIONS", 2)
+    assert (await _finding(database_url, "connections")).state == "ok"
+    monkeypatch.setattr(database_checks, "_MANY_CONNECTIONS", 0)
+    found = await _finding(database_url, "connections")
+    assert found.state == "warn"
+    assert "max_connections" in found.fix
+
+    monkeypatch.setattr(database_checks, "_LONG_TRANSACTION", timedelta(0))
+    async with database.transaction() as connection:
+        await connection.fetchval("SELECT 1")
+        found = await _finding(database_url, "long transactions")
+        assert found.state == "warn"
+        assert "is open for" in found.detail
+        assert "pg_terminate_backend(" in found.fix
