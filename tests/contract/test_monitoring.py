@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
@@ -21,7 +22,8 @@ from tests.support.data.documents import ROOT
 
 _FOLDER = ROOT / "deploy" / "monitoring"
 _DASHBOARDS = sorted((_FOLDER / "dashboards").glob("*.json"))
-_RUNBOOKS = sorted(page for page in (ROOT / "docs" / "runbooks").glob("*.md") if page.stem != "index")
+_DOCTOR = ROOT / "docs" / "runbooks" / "doctor.md"
+_RUNBOOKS = sorted(page for page in _DOCTOR.parent.glob("*.md") if page.stem not in ("index", "doctor"))
 _SAMPLES = re.compile(r"_(?:total|bucket|count|sum)$")
 
 
@@ -67,14 +69,38 @@ def test_each_alert_has_a_runbook_and_a_test_that_fires_and_resolves_it() -> Non
     assert seen == {alert: [True, False] for alert in alerts}
 
 
+def _doctors_sections() -> list[str]:
+    return re.split(r"^#(?=# )", _DOCTOR.read_text("utf-8"), flags=re.MULTILINE)[1:]
+
+
+def test_each_bad_finding_of_the_doctor_has_a_runbook() -> None:
+    headings = {section.splitlines()[0].removeprefix("# ") for section in _doctors_sections()}
+    explained = {name.split()[0] for heading in headings for name in heading.split(", ")}
+    explained |= {name for heading in headings for name in heading.split(", ")}
+    found: set[str] = set()
+    for path in (ROOT / "nova_workers" / "cli" / "operations").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Finding":
+                name, state = call.args[0], call.args[1]
+                is_good = isinstance(state, ast.Constant) and state.value == "ok"
+                if isinstance(name, ast.Constant) and not is_good:
+                    found.add(str(name.value))
+                elif isinstance(name, ast.JoinedStr) and isinstance(name.values[0], ast.Constant) and not is_good:
+                    found.add(str(name.values[0].value).split()[0].rstrip(","))
+    assert len(found) > 30
+    assert found - explained == set()
+
+
 def test_runbooks_are_short_and_name_commands_that_exist() -> None:
     nova: Any = typer.main.get_command(cli)
     wrong: list[str] = []
-    for page in _RUNBOOKS:
-        text = page.read_text("utf-8")
+    for page, text in [
+        *((page, page.read_text("utf-8")) for page in _RUNBOOKS),
+        *((_DOCTOR, section.rstrip()) for section in _doctors_sections()),
+    ]:
         heading, blank, *lines = text.splitlines()
         if not heading.startswith("# ") or blank or [line[:4] for line in lines] != ["- **"] * 5:
-            wrong.append(f"{page.name}: a heading and five lines")
+            wrong.append(f"{page.name}: {heading}: a heading and five lines")
         for words in re.findall(r"`nova ([^`]+)`", text):
             name, command, rest = "nova", nova, words.split()
             context = command.context_class(command, info_name=name)

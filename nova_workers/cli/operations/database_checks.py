@@ -26,7 +26,7 @@ MIN_PGVECTOR = (0, 8)
 
 _CONNECT_S = 5
 _MANY_CONNECTIONS = 0.85
-"""Of those that Postgres gives to users that are no superusers."""
+"""The share of the connections of users that are no superusers which is a warning."""
 _FEW_CONNECTIONS = 3
 _LONG_TRANSACTION = timedelta(minutes=5)
 
