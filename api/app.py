@@ -68,7 +68,18 @@ from .routes.orders import policies as order_policies
 from .routes.orders import secrets as order_secrets
 from .routes.orders import work_orders
 from .routes.orders.admission import install_order_refusals
-from .routes.runs import answers, events, lists, moves, runs, submissions, thread_states, threads, timelines
+from .routes.runs import (
+    answers,
+    events,
+    lists,
+    moves,
+    requests,
+    runs,
+    submissions,
+    thread_states,
+    threads,
+    timelines,
+)
 from .routes.runs.rehearsal import rehearse_messages
 from .routes.workspace import (
     agents,
@@ -129,6 +140,7 @@ _ROUTERS = (
     runs.router,
     moves.router,
     timelines.router,
+    requests.router,
     threads.creation,
     threads.router,
     thread_states.router,

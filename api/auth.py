@@ -103,6 +103,9 @@ _check_sender = _KeyCheck(audited=False)
 RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 """May use threads and runs."""
 
+PromptsCaller = Annotated[Caller, Security(_check, scopes=["runs", "prompts"])]
+"""May use runs, and read what models were asked: all of the prompts, and the tools."""
+
 SubmittingCaller = Annotated[Caller, Security(_check_sender, scopes=["runs"])]
 """May use threads and runs, in requests that are sent often and whose record is the run or the order."""
 

@@ -13,6 +13,7 @@ from .order_policies import WorkOrderPolicy, WorkOrderSecret
 from .orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from .projects import ProjectItem
 from .rankings import ModelJudgement, ModelRanking
+from .requests import ModelCall, RequestPart
 from .rights.audit import AuditEvent
 from .rights.audit_chain import AuditChain
 from .rights.ceilings import keep_ceilings
@@ -45,6 +46,7 @@ __all__ = [
     "Memory",
     "Message",
     "MessageText",
+    "ModelCall",
     "ModelJudgement",
     "ModelRanking",
     "Note",
@@ -53,6 +55,7 @@ __all__ = [
     "OrchestrationConfig",
     "OrchestrationMessage",
     "ProjectItem",
+    "RequestPart",
     "Run",
     "RunAttempt",
     "RunWait",

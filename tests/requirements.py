@@ -498,6 +498,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.dialects": "What a model server streams, in whatever dialect, is a response or a failure of the provider.",
     "engine.tool-schemas": "A tool that a provider refuses is repaired, or left out and named; the turn goes on.",
     "engine.refused-content": "What the provider refused gives way to a note in later requests; the ledger keeps it.",
+    "runs.asked": "What a model was asked is rebuilt from the ledger as it was sent, and is deleted with its thread.",
     "input.any-text": "Text that no database takes does not stop a run.",
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # inbound channels

@@ -128,6 +128,8 @@ HeadMove = Literal["turn", "fork", "compaction", "retry", "import"]
 """Why the head of a thread moved."""
 CompactionTrigger = Literal["context_limit", "overflow_recovery"]
 """Why a conversation was compacted: it came near the window, or the model said that it was over."""
+RequestPartKind = Literal["form", "section", "tools"]
+"""What is stored once of the requests to models: a section of a system prompt, a list of tools, or what names them."""
 TrustLevel = Literal["sandbox", "controlled", "unrestricted"]
 """Which native tools the engine offers: none; files and web; the same plus Bash. Strictly additive."""
 StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted", "error"]

@@ -67,6 +67,7 @@ from nova_workers.domain.upkeep.rules.backfill import Backfill
 from nova_workers.domain.upkeep.rules.retention import Retention
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
 from nova_workers.domain.upkeep.rules.tenant_end import TenantEnd
+from nova_workers.domain.upkeep.rules.unused_parts import UnusedParts
 from nova_workers.engines.commands import CommandRunner
 from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
@@ -317,6 +318,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
             also=(
                 TenantEnd(work, redis, settings.workspace_root).step,
                 AgentMoves(work).step,
+                UnusedParts(database, clock).step,
             ),
         ),
         audit_seals=AuditSeals(database),

@@ -18,6 +18,7 @@ from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.steps import (
     EngineEvent,
+    ModelRequest,
     StepRecord,
     StepVerdict,
     ToolAuthorization,
@@ -33,6 +34,12 @@ class TurnListener:
 
     def on_thinking(self) -> None:
         """Called when the turn starts waiting for the model: at its start, and after tool results. Plain."""
+
+    def on_request(self, request: ModelRequest) -> None:
+        """Called right before a model is asked, with what it gets besides the conversation. Plain.
+
+        Called again where a response is requested again. Engines that do not make their requests do not call it.
+        """
 
     def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
         """Called when the turn pauses, because the model provider cannot be used; then it is asked again. Plain."""
@@ -190,6 +197,7 @@ class EngineCallbacks(TurnListener):
         self,
         *,
         on_thinking: Callable[[], None] | None = None,
+        on_request: Callable[[ModelRequest], None] | None = None,
         on_provider_wait: Callable[[Outage, str, float], None] | None = None,
         on_assistant_message: Callable[[str], None] | None = None,
         on_tool_use: Callable[[ToolCall, str], None] | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -17,6 +18,7 @@ __all__ = [
     "NOT_PERMITTED_YET",
     "NO_RESULT",
     "EngineEvent",
+    "ModelRequest",
     "StepRecord",
     "StepVerdict",
     "ToolAuthorization",
@@ -81,6 +83,7 @@ class StepRecord:
         complete: False only in a journal that is read back after a crash: the response is committed, but some of its
             calls may not have ended.
         joins: Whether messages may join the turn after it. Those that may not stay queued.
+        first_token_ms: Time from the request of the response until it began; None if the engine does not measure it.
     """
 
     index: int
@@ -92,6 +95,25 @@ class StepRecord:
     complete: bool = True
     tool_usage: TokenUsage = field(default_factory=TokenUsage)
     joins: bool = True
+    first_token_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What a model call sends besides the conversation, as the engine knows it.
+
+    Attributes:
+        step: The step of the turn that its response begins.
+        system: The whole system prompt, with what the engine adds to it.
+        tools: The tools that the model is offered, each with its name, description and input schema in the words of
+            the provider. Requests with the same tools pass the same object.
+        parameters: Settings of the call, such as ``model`` and ``max_tokens``, in the words of the provider.
+    """
+
+    step: int
+    system: str
+    tools: Sequence[JsonObject]
+    parameters: JsonObject
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from nova_workers.ledger.schema import read_schema, schema_head
 KEY_FILE = "api_key"
 MASTER_KEYS_FILE = "master_keys"
 
-_ALL_SCOPES = ("agents", "channels", "keys", "operator", "runs", "secrets", "trust", "workspace")
+_ALL_SCOPES = ("agents", "channels", "keys", "operator", "prompts", "runs", "secrets", "trust", "workspace")
 _MOST_KEYS = 1_000
 
 

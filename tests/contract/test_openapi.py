@@ -89,6 +89,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "POST /v1/runs/{run_id}/requeue runs",
             "POST /v1/runs/{run_id}/fail runs",
             "GET /v1/runs/{run_id}/timeline runs",
+            "GET /v1/runs/{run_id}/steps/{step}/request runs prompts",
             "POST /v1/threads runs",
             "GET /v1/threads runs",
             "GET /v1/threads/{thread_id} runs",

@@ -47,6 +47,7 @@ NOT_AUDITED = {
         (
             *("thread_heads", "turns", "messages", "tool_calls", "compactions", "usage", "engine_sessions", "effects"),
             *("message_texts", "embeddings", "run_attempts", "idempotency_keys", "changes"),
+            *("model_calls", "request_parts"),
         ),
         "the record of a conversation and its runs themselves",
     ),

@@ -14,8 +14,9 @@ from nova_workers.cli.talk.live import LiveView, limit_line
 from nova_workers.cli.talk.send import read_message
 from nova_workers.cli.terminal.output import Facts, Output, age, money, short
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.contracts.content import text_of
+from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.overview.requests import ModelRequestView
 from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResult, ToolResults
@@ -102,6 +103,41 @@ listing(
     order=Filter("desc: the newest or largest first; asc.", SortOrder),
 )
 action(app, "show", "Show a run.", Argument("run", RunArgument), lambda nova, run: nova.runs.get(run), _facts)
+
+
+def show_request(out: Output, request: ModelRequestView) -> None:
+    """Write what a model call was asked with."""
+    if request.wire == "not_given":
+        out.note("The engine does not make its requests itself: only the conversation is known.")
+    elif request.wire == "not_recorded":
+        out.note("The prompt, the tools and the parameters of this call are not recorded.")
+    for section in request.system:
+        out.text(f"{section.tag or 'Engine'} · {section.tokens:,} tokens", style="bold")
+        out.text(f"{section.text}\n")
+    if request.tools:
+        out.text(f"Tools · {request.tools_tokens:,} tokens", style="bold")
+        out.text("".join(f"{tool.name} · {tool.tokens:,}\n" for tool in request.tools))
+    if request.next_cursor is not None:
+        out.note(f"The newest {len(request.messages)} of {request.message_count} messages; --json has the cursor.")
+    for message in (*reversed(request.messages), *request.response):
+        is_answer = message.index >= request.message_count
+        out.text(f"{message.role} · {'response' if is_answer else f'{message.tokens:,} tokens'}", style="bold")
+        out.text("".join(f"{_block(block)}\n" for block in message.content))
+
+
+def _block(block: ContentBlock) -> str:
+    return str(block["text"]) if block.get("type") == "text" else json.dumps(block, ensure_ascii=False)
+
+
+@remote(app, "request")
+async def request(
+    session: Session,
+    run: RunArgument,
+    step: Annotated[int, typer.Argument(min=1, help="The step, from 1.")] = 1,
+) -> None:
+    """Show what the model was asked with in a step. Needs a key with the scope `prompts`."""
+    asked = await session.client.runs.request(run, step - 1)
+    session.out.write(asked, show_request)
 
 
 @remote(app, "tail")

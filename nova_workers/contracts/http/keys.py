@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nova_workers.contracts.bodies import Body, Moment, Name, View
 
-Scope = Literal["runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
+Scope = Literal["runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
 """A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `trust`: beside `agents`, to
 give an agent more trust or directories. `workspace`: tasks, notes, files, memories, skills, triggers, and exporting
 them all. `secrets`: secrets. `keys`: API keys of its tenant. `channels`: leases, by which one process serves a channel.

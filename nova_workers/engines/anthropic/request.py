@@ -173,6 +173,15 @@ def _system(options: EngineOptions, missing: str | None, *, in_words: bool) -> l
     return blocks
 
 
+def system_text(request: Mapping[str, Any]) -> str:
+    """Return all of a request's system prompt."""
+    text = ""
+    for block in request.get("system", ()):
+        # What follows the stable part begins with the blank line between them.
+        text += block["text"] if not text or block["text"].startswith("\n") else f"\n\n{block['text']}"
+    return text
+
+
 def _sendable(message: Message) -> list[ContentBlock]:
     """Return the blocks of a stored message in a form that the provider accepts; empty to omit the message."""
     if message.role == "assistant":

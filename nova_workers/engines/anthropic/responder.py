@@ -18,11 +18,13 @@ from nova_workers.engines.anthropic.failures import failure_of, refused_option
 from nova_workers.engines.anthropic.request import (
     choice_on_wire,
     place_in,
+    system_text,
     with_cap,
     with_messages,
     without_last_thoughts,
     without_option,
 )
+from nova_workers.engines.asking import model_request
 from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import broken_off, not_begun, refusal
 from nova_workers.engines.mcp.toolbox import ToolDefinition
@@ -113,6 +115,7 @@ class AnthropicResponder:
         """Make one attempt. See `Provider.attempt`."""
         messages = self._clients.of(route.profile).beta.messages
         request = self._without_refused(await self._request(route, ask), route.model, draft)
+        draft.request(model_request(ask, request, system=system_text(request), tools=request.get("tools", ())))
         message = Accumulator()
         silence = asyncio.timeout(self._reading.first_byte_timeout_s)
         try:

@@ -11,6 +11,7 @@ from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.run_options import NamedTool
 from nova_workers.contracts.usage import CallBound, TokenUsage
+from nova_workers.engines.asking import described, model_request
 from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import not_begun
 from nova_workers.engines.mcp.toolbox import ToolDefinition
@@ -92,6 +93,8 @@ class OpenAIResponder:
         self._reading = reading
         self._left_out = left_out
         self._turns: dict[str, TurnRequest] = {}
+        self._offered: dict[str, tuple[JsonObject, ...]] = {}
+        """The tools of the turn's requests, by their targets."""
         self._estimate = TokenEstimate()
 
     def vendor(self, model: str) -> str:
@@ -133,6 +136,8 @@ class OpenAIResponder:
         choice = choice_of_call(turn.options, ask.step, [tool.name for tool in turn.tools])
         if choice is not None:
             body["tool_choice"] = form.named(choice.name) if isinstance(choice, NamedTool) else choice
+        offered = self._offered[turn.target.id]
+        draft.request(model_request(ask, body, system=turn.instructions, tools=offered))
         try:
             async with silence, await self._open(turn.target, route, body, draft) as stream:
                 waiting = True
@@ -207,6 +212,7 @@ class OpenAIResponder:
                 self._reading.max_tokens,
                 len(self._options.history),
             )
+            self._offered[target.id] = described(turn.tools)
         return turn
 
     def _tool_refusal(self, failure: EngineFailure, turn: TurnRequest) -> ToolRefused | None:

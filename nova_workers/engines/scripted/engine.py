@@ -73,7 +73,12 @@ class ScriptedEngine:
             else None
         )
         tools = PlayerTools(responses or (), toolbox)
-        responder = Echo() if responses is None else Player(responses, options.run_id or "local", options.allowance)
+        system = options.system_prompt or ""
+        responder = (
+            Echo(system)
+            if responses is None
+            else Player(responses, options.run_id or "local", options.allowance, system=system, toolbox=toolbox)
+        )
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 # Only the message can contain a script, and an echo repeats the user's text.

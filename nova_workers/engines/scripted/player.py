@@ -7,9 +7,11 @@ import re
 import orjson
 
 from nova_workers.base.errors import EngineFailure, ToolFailure
-from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import ToolCall
+from nova_workers.contracts.steps import ModelRequest
 from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
+from nova_workers.engines.asking import described
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
@@ -28,8 +30,12 @@ _SHORTEST_WAIT_S = 0.002
 class Echo:
     """A model without a script: it repeats the message."""
 
+    def __init__(self, system: str = "") -> None:
+        self._system = system
+
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Answer the last message."""
+        draft.request(ModelRequest(ask.step, self._system, (), {"model": MODEL}))
         text = f"{_steered(ask)}You said: {_last_user_text(ask)}"
         await _stream_text(draft, text, 0.0)
         return Response((text_block(text),), "end", _usage(ask, draft), MODEL)
@@ -38,14 +44,29 @@ class Echo:
 class Player:
     """A model that follows a script."""
 
-    def __init__(self, responses: tuple[ScriptedResponse, ...], call_prefix: str, allowance: Allowance | None) -> None:
+    def __init__(
+        self,
+        responses: tuple[ScriptedResponse, ...],
+        call_prefix: str,
+        allowance: Allowance | None,
+        *,
+        system: str,
+        toolbox: Toolbox | None,
+    ) -> None:
         self._responses = responses
         self._call_prefix = call_prefix
         self._allowance = allowance
+        self._system = system
+        self._toolbox = toolbox
+        self._offered: tuple[JsonObject, ...] | None = None
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Return the response for this step; after the script's end, a closing message."""
         draft.model = MODEL
+        if self._offered is None:
+            tools = {} if self._toolbox is None else await self._toolbox.connect()
+            self._offered = described(tools.values())
+        draft.request(ModelRequest(ask.step, self._system, self._offered, {"model": MODEL}))
         items = self._items(ask)
         used = next((item.usage.value() for item in reversed(items) if item.usage), None)
         if used is None or self._allowance is None:

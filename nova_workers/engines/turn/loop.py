@@ -261,7 +261,7 @@ class Turn:
             step = await open_step(self._index, admitted, self._tools.is_idempotent, first_sequence=self._sequence)
         self._sequence += len(step.calls)
         self._step, self._draft = step, None
-        step.tool_usage = draft.extra_usage
+        step.tool_usage, step.first_token_ms = draft.extra_usage, draft.first_token_ms
         self._use(response.usage + draft.extra_usage)
         self._tally.model = step.model or self._tally.model
         self._report_text(step)
@@ -356,7 +356,16 @@ class Turn:
             if messages or used.total_tokens:
                 usage, rest, model = draft.usage, draft.extra_usage, draft.model
                 await self._report_step(
-                    StepRecord(self._index, messages, (), usage, model, final=True, tool_usage=rest)
+                    StepRecord(
+                        self._index,
+                        messages,
+                        (),
+                        usage,
+                        model,
+                        final=True,
+                        tool_usage=rest,
+                        first_token_ms=draft.first_token_ms,
+                    )
                 )
 
     def _result(self, reason: StopReason, error: EngineError | None, provider: str, duration_ms: int) -> EngineResult:

@@ -6,6 +6,7 @@ to use this interface; the contract tests require the same behaviour of them.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -14,6 +15,7 @@ from nova_workers.base.errors import EngineFailure, Outage
 from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import ToolCall, TurnListener
+from nova_workers.contracts.steps import ModelRequest
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
 
@@ -73,6 +75,8 @@ class Draft:
 
     __slots__ = (
         "_announcement",
+        "_asked_s",
+        "_began_s",
         "_interruption",
         "_listener",
         "_on_begin",
@@ -103,6 +107,8 @@ class Draft:
         self._on_begin: Callable[[], None] | None = None
         self._pieces: list[str] = []
         self._reasoned = False
+        self._asked_s = time.monotonic()
+        self._began_s: float | None = None
         self.usage = TokenUsage()
         """The response's usage so far. The responder keeps it current."""
         self.extra_usage = TokenUsage()
@@ -117,12 +123,24 @@ class Draft:
         """The text so far."""
         return "".join(self._pieces)
 
+    @property
+    def first_token_ms(self) -> int | None:
+        """Milliseconds from the request until the response began; None while it has not."""
+        return None if self._began_s is None else max(0, round((self._began_s - self._asked_s) * 1000))
+
+    def request(self, request: ModelRequest) -> None:
+        """Report what the model is asked with. The responder calls it right before each request."""
+        self._asked_s, self._began_s = time.monotonic(), None
+        self._listener.on_request(request)
+
     def when_begun(self, callback: Callable[[], None]) -> None:
         """Set the callback for the beginning of the next response, replacing an earlier one."""
         self._on_begin = callback
 
     def begin(self) -> None:
         """Report that the model begins to answer. The responder calls it at the first sign; later calls do nothing."""
+        if self._began_s is None:
+            self._began_s = time.monotonic()
         if self._on_begin is not None:
             callback, self._on_begin = self._on_begin, None
             callback()
@@ -137,6 +155,8 @@ class Draft:
         """
         if type(text) is not str:
             raise _no_text()
+        if self._began_s is None:
+            self._began_s = time.monotonic()
         self._pieces.append(text)
         self.cancel_announcement()
         self._on_token(text)
@@ -146,6 +166,8 @@ class Draft:
         """Forward a piece of extended thinking. Raises as `token` does."""
         if type(text) is not str:
             raise _no_text()
+        if self._began_s is None:
+            self._began_s = time.monotonic()
         self.cancel_announcement()
         self._reasoned = True
         self._on_reasoning(text)
@@ -177,6 +199,7 @@ class Draft:
         if self._pieces or self._reasoned:
             self._listener.on_restart()
         self._reasoned = False
+        self._began_s = None
         self._pieces.clear()
         self.extra_usage += self.usage
         self.usage = TokenUsage()

@@ -44,6 +44,8 @@ class OpenStep:
     refused: list[int] = field(default_factory=list[int])
     unpermitted: set[str] = field(default_factory=set[str])
     """Ids of calls that wait for approval."""
+    first_token_ms: int | None = None
+    """See `StepRecord.first_token_ms`."""
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
@@ -92,7 +94,15 @@ class OpenStep:
 
     def before_tools(self) -> StepRecord:
         """Return the record that is committed before the first tool runs."""
-        return StepRecord(self.index, self.response, tuple(self.calls), self.usage, self.model, complete=False)
+        return StepRecord(
+            self.index,
+            self.response,
+            tuple(self.calls),
+            self.usage,
+            self.model,
+            complete=False,
+            first_token_ms=self.first_token_ms,
+        )
 
     def record(self, *, final: bool) -> StepRecord:
         """Return the step's record. Calls without a result are marked as interrupted here."""
@@ -109,6 +119,7 @@ class OpenStep:
             self.model,
             final=final,
             tool_usage=self.tool_usage,
+            first_token_ms=self.first_token_ms,
         )
 
 

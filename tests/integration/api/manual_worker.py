@@ -24,7 +24,7 @@ from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
 from tests.support.waiting import until
 
-ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
+ALL_SCOPES = ("runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 
 
 @dataclass(frozen=True, slots=True)

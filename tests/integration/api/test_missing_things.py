@@ -7,7 +7,14 @@ from typing import Any
 from tests.integration.api.conftest import Api
 
 _HARMLESS = frozenset({"get", "delete"})
-_KNOWN_IDS = {"task_id": "4000000", "name": "UNKNOWN", "policy_id": "unknown", "project": "unknown", "version": "1"}
+_KNOWN_IDS = {
+    "step": "0",
+    "task_id": "4000000",
+    "name": "UNKNOWN",
+    "policy_id": "unknown",
+    "project": "unknown",
+    "version": "1",
+}
 """Parameters whose ids have a form of their own."""
 _QUERY = {"/v1/skills/{name}/file": {"path": "a.md"}, "/v1/tenants/{tenant_id}": {"confirm": "unknown_1"}}
 """Queries that requests need."""

@@ -26,7 +26,9 @@ async def test_the_first_start_creates_a_tenant_agents_and_a_key(
         agents = await list_agents(connection, DEFAULT_TENANT_ID, after=None, limit=10)
     assert key is not None
     assert key.tenant_id == DEFAULT_TENANT_ID
-    assert key.scopes == {"runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"}
+    assert key.scopes == {
+        *("runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"),
+    }
     assert [agent.id for agent in agents] == ["agent-builder", "nova"]
 
 

@@ -41,7 +41,7 @@ from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_QUEUES = ("interactive", "background", "effects", "system")
-ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
+ALL_SCOPES = ("runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 _START_S = 120.0
 _POLL_S = 0.05
 _READY_POLL_S = 0.3

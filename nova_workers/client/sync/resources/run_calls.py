@@ -7,6 +7,7 @@ from datetime import datetime
 from nova_workers.base.vocabulary import RunQueue, RunSort, RunSource, RunStatus, SortOrder, WaitKind
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.overview.requests import ModelRequestView
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunPage, RunView
@@ -27,6 +28,17 @@ class RunCalls:
         """Return the timeline of a run, with a page of its steps, oldest first."""
         return self._transport.fetch(
             RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
+        )
+
+    def request(
+        self, run_id: str, step: int, *, limit: int | None = None, cursor: str | None = None
+    ) -> ModelRequestView:
+        """Return the request of a step's model call, with a page of its messages, newest first, and its response."""
+        return self._transport.fetch(
+            ModelRequestView,
+            "GET",
+            f"/v1/runs/{run_id}/steps/{step}/request",
+            params={"limit": limit, "cursor": cursor},
         )
 
     def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:

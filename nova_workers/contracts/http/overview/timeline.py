@@ -81,7 +81,10 @@ class TimelineStep(View):
     attempt: int | None
     """The attempt in which the model responded."""
     started_at: datetime | None
-    """When the previous step, or the claim of the attempt, left off: an estimate of the begin of the model call."""
+    """When the model was asked. Where that is not recorded it is an estimate: when the previous step, or the claim of
+    the attempt, left off."""
+    first_token_ms: int | None = None
+    """Milliseconds from the request until the response began; null where it is not recorded."""
     responded_at: datetime
     """When the model's response was committed."""
     completed_at: datetime | None
@@ -170,6 +173,8 @@ class RunTimeline(View):
     agent_id: str
     agent_version: int | None
     turn_id: str | None
+    parent_turn_id: str | None = None
+    """The turn before it in the conversation."""
     parent_run_id: str | None
     trigger_id: str | None
     merged_into: str | None

@@ -164,6 +164,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "project_items": "a project is applied to each fleet from its repository",
     "switches": "a pause is a state of this fleet",
     "run_attempts": "name workers of this fleet",
+    "model_calls": "how this fleet asked models",
+    "request_parts": "with their model calls",
     "worker_installs": "are those of this fleet's workers",
     "worker_sessions": "are those of this fleet's workers",
     "audit_events": "what keys and agents did in this fleet",

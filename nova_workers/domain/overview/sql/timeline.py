@@ -77,9 +77,10 @@ SELECT c.id, c.thread_id, c.agent_id, c.status, c.created_at, c.finished_at
 
 _LISTS = ",\n".join(f"ARRAY(SELECT to_jsonb(s) FROM ({sql}) s) AS {section}" for section, sql in _SECTIONS.items())
 _RUN = f"""
-SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.turn_id, r.parent_run_id, r.trigger_id, r.merged_into,
-       r.status, r.source, t.engine, COALESCE(t.model, r.model) AS model, t.provider, r.stop_reason, r.limit_reached,
-       r.error_kind, r.error_message, r.error_retryable, r.created_at, r.start_at, r.started_at, r.first_token_at,
+SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.turn_id, t.parent_turn_id, r.parent_run_id, r.trigger_id,
+       r.merged_into, r.status, r.source, t.engine, COALESCE(t.model, r.model) AS model, t.provider, r.stop_reason,
+       r.limit_reached, r.error_kind, r.error_message, r.error_retryable, r.created_at, r.start_at, r.started_at,
+       r.first_token_at,
        r.cancel_requested_at, r.finished_at, r.attempt, r.worker_id, r.claimed_at,
        (SELECT count(*)::int FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'lost') AS losses,
        -- A turn counts a step when it ended; that of a run that waits has a response and calls.
@@ -109,7 +110,7 @@ WITH step AS (
     SELECT s.*, lag(s.closed_at) OVER w AS previous_at, lag(s.used) OVER w AS used_before
       FROM step s WINDOW w AS (ORDER BY s.step)
 )
-SELECT s.*, x.text, COALESCE(x.chars, 0)::int AS chars,
+SELECT s.*, x.text, COALESCE(x.chars, 0)::int AS chars, c.requested_at, c.first_token_ms,
        ARRAY(SELECT jsonb_build_object('run_id', m.run_id, 'at', m.created_at, 'text', jsonb_build_object(
                         'text', left(y.text, :chars), 'chars', COALESCE(char_length(y.text), 0)))
                FROM messages m
@@ -117,6 +118,7 @@ SELECT s.*, x.text, COALESCE(x.chars, 0)::int AS chars,
                                     FROM jsonb_array_elements(m.content) b WHERE b->>'type' = 'text') y
               WHERE m.turn_id = :turn_id AND m.step = s.step AND m.kind = 'steering' ORDER BY m.seq) AS steered
   FROM timed s
+  LEFT JOIN model_calls c ON c.turn_id = :turn_id AND c.step = s.step
   LEFT JOIN LATERAL (
         SELECT left(string_agg(b->>'text', ''), :chars) AS text, sum(char_length(b->>'text')) AS chars
           FROM messages m CROSS JOIN jsonb_array_elements(m.content) b
@@ -208,7 +210,8 @@ def _step(row: Row, calls: list[TimelineCall], claims: Mapping[int, Any], run: R
     return TimelineStep(
         index=row["step"],
         attempt=attempt,
-        started_at=max(before, default=run["started_at"]),
+        started_at=row["requested_at"] or max(before, default=run["started_at"]),
+        first_token_ms=row["first_token_ms"],
         responded_at=row["responded_at"],
         completed_at=row["closed_at"] if closed else None,
         text=CutText(text=row["text"] or "", chars=row["chars"]),

@@ -1,6 +1,6 @@
 """System prompts: what a model gets beside the conversation. Pure: no I/O, no clock."""
 
-from nova_workers.domain.prompts.rules.builder import build_system_prompt, stable_prefix_chars
+from nova_workers.domain.prompts.rules.builder import build_system_prompt, sections_of, stable_prefix_chars
 from nova_workers.domain.prompts.rules.event import event_words, is_event_block
 from nova_workers.domain.prompts.rules.markup import SECTIONS
 from nova_workers.domain.prompts.rules.words import (
@@ -27,6 +27,7 @@ __all__ = [
     "event_words",
     "formatting_words",
     "is_event_block",
+    "sections_of",
     "stable_prefix_chars",
     "state_words",
     "storage_words",

@@ -6,12 +6,14 @@ configuration to those that change with its memories and its task, so that two p
 possible prefix, which the provider's prompt cache can hold.
 """
 
+import re
 from collections.abc import Sequence
 
 from nova_workers.contracts.agents import AgentSpec, Responsibility
 from nova_workers.domain.prompts.rules.markup import SECTIONS, STABLE_SECTIONS, bullets, one_line, section
 
 _BETWEEN = "\n\n"
+_SECTION = re.compile(rf"^<(?P<tag>{'|'.join(SECTIONS)})>\n(?P<content>.*?)\n</(?P=tag)>$", re.DOTALL | re.MULTILINE)
 _CHANGING = tuple(f"{_BETWEEN}<{tag}>\n" for tag in SECTIONS[STABLE_SECTIONS:])
 
 
@@ -72,6 +74,24 @@ def stable_prefix_chars(prompt: str) -> int:
     padded = f"{_BETWEEN}{prompt}"
     starts = [start for opening in _CHANGING if (start := padded.rfind(opening)) >= 0]
     return max(min(starts) - len(_BETWEEN), 0) if starts else len(prompt)
+
+
+def sections_of(prompt: str) -> list[tuple[str | None, str]]:
+    """Return the parts of a prompt in their order: the content of each section with its tag, and other text without.
+
+    Args:
+        prompt: From `build_system_prompt`, maybe with what an engine added; or any other text.
+    """
+    parts: list[tuple[str | None, str]] = []
+    done = 0
+    for found in _SECTION.finditer(prompt):
+        if between := prompt[done : found.start()].strip():
+            parts.append((None, between))
+        parts.append((found["tag"], found["content"]))
+        done = found.end()
+    if rest := prompt[done:].strip():
+        parts.append((None, rest))
+    return parts
 
 
 def _paragraphs(*parts: str) -> str:

@@ -32,6 +32,7 @@ from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.domain.runs.rules.turns.journal import TurnJournal, turn_facts
 from nova_workers.domain.runs.rules.turns.live import LiveEvents
 from nova_workers.domain.runs.rules.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
+from nova_workers.domain.runs.rules.turns.requests import WrittenParts
 from nova_workers.domain.runs.rules.turns.runner import TurnRunner
 from nova_workers.domain.runs.sql.finish import finish_run, requeue_run, requeue_run_once
 from nova_workers.domain.runs.sql.holds import hold_claimed
@@ -82,6 +83,7 @@ class AttemptRunner:
     def __init__(self, parts: ExecutorParts) -> None:
         self._parts = parts
         self._reports = RunReports(parts.metrics, parts.tracing, parts.clock)
+        self._written_parts = WrittenParts(parts.clock)
 
     async def execute(self, run: HeldRun) -> Doorbell | None:
         """Play the turn of a claimed run and commit its outcome; return the doorbell to ring next, if any.
@@ -118,7 +120,12 @@ class AttemptRunner:
             on_answer=lambda: parts.holds.answered(run.claim),
         )
         journal = TurnJournal(
-            run, events, database=parts.work.database, clock=parts.clock, away_servers=parts.away_servers
+            run,
+            events,
+            database=parts.work.database,
+            clock=parts.clock,
+            away_servers=parts.away_servers,
+            written_parts=self._written_parts,
         )
         return Attempt(run, journal, events, TimeLeft(claim, parts.clock), started_s=parts.clock.monotonic_s())
 
@@ -278,12 +285,12 @@ class AttemptRunner:
         events.correct_text(outcome.step)
         if outcome.step is not None:
             events.end_calls(outcome.step.tool_calls)
-        finish = self._describe(attempt, outcome, duration_s)
+        finish, asked = self._describe(attempt, outcome, duration_s), journal.calls.at_end(outcome.step)
         attempt.run.ending = True
 
         async def write(tx: UnitOfWork) -> Finished:
             tree = await parts.orchestrated.lock(tx.connection, claim) if orchestrated else None
-            done = await finish_run(tx.connection, claim, finish, seq=journal.seq)
+            done = await finish_run(tx.connection, claim, finish, seq=journal.seq, asked=asked)
             # So it comes before the end of an orchestration, which is the last event of its stream.
             tx.publish(lambda: events.finished(claim, finish, done))
             if tree is not None:
@@ -298,6 +305,7 @@ class AttemptRunner:
         orchestrated = claim.place is not None
         may_be_awaited = claim.parent_run_id is not None or (claim.place is not None and claim.place.role == "MASTER")
         finished = await persist_work(parts.work, attempt.abort, write, transaction=orchestrated or may_be_awaited)
+        journal.calls.note_commit(asked)
         with _after_commit():
             self._reports.finished(claim, finish, finished)
         return finished.next_run

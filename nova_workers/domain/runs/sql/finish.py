@@ -25,6 +25,7 @@ from nova_workers.domain.runs.sql.journal import (
     message_rows,
     usage_values,
 )
+from nova_workers.domain.runs.sql.requests import REQUESTS, RecordedCall, request_values
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
 
@@ -99,7 +100,7 @@ WITH thread AS (
      WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source, r.started_at,
               r.finished_at, r.cancel_requested_at, r.has_push_configs
-), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+), {MESSAGES}, {CALLS}, {REQUESTS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,
            error_message = :error_message, completed_at = now(),
@@ -193,11 +194,14 @@ def _positions(effects: Sequence[PlannedEffect]) -> list[int]:
     return [chained + 1 if effect.is_last else place for place, effect in enumerate(effects, 1)]
 
 
-async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
+async def finish_run(
+    connection: Connection, claim: Claim, finish: Finish, *, seq: int, asked: RecordedCall | None = None
+) -> Finished:
     """End a run and its turn, and free the thread.
 
     Args:
         seq: Place in the turn of the last step's first message.
+        asked: What the last model call was asked with; None if that is recorded.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -240,6 +244,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         effect_conditions=[effect.applies for effect in finish.effects],
         effect_positions=_positions(finish.effects),
         facts=facts_values(finish.facts),
+        **request_values(asked),
     )
     if row is None:
         row = await connection.fetchrow(

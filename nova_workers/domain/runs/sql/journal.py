@@ -17,6 +17,7 @@ from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
+from nova_workers.domain.runs.sql.requests import REQUESTS, RecordedCall, request_values
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 
@@ -118,7 +119,7 @@ mine AS (
 """
 
 _COMMIT_CALLS = f"""
-WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+WITH {_MINE}, {MESSAGES}, {CALLS}, {REQUESTS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET input_tokens = t.input_tokens + :input_tokens, output_tokens = t.output_tokens + :output_tokens,
            cache_read_tokens = t.cache_read_tokens + :cache_read_tokens,
@@ -201,7 +202,7 @@ def _committing_step(also: str = "") -> str:
         also: Another part of the statement.
     """
     return f"""
-WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+WITH {_MINE}, {MESSAGES}, {CALLS}, {REQUESTS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET steps = :step + 1,
            tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
@@ -248,9 +249,21 @@ class Absorbed:
 
 
 async def commit_calls(
-    connection: Connection, run_id: str, fence: int, step: StepRecord, *, seq: int, event_id: str
+    connection: Connection,
+    run_id: str,
+    fence: int,
+    step: StepRecord,
+    *,
+    seq: int,
+    event_id: str,
+    asked: RecordedCall | None = None,
 ) -> None:
     """Commit a response with its calls as pending, before the first call runs.
+
+    Args:
+        seq: Position of the response in the turn.
+        event_id: Id of the live event that will close the step.
+        asked: What the model was asked with; None records nothing.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -264,6 +277,7 @@ async def commit_calls(
         seq=seq,
         **usage_values(step.usage),
         model=step.model,
+        **request_values(asked),
     )
     _require(row, run_id, fence)
 
@@ -338,6 +352,7 @@ async def commit_step(
     facts: TurnFacts,
     absorb: bool,
     clears: bool,
+    asked: RecordedCall | None = None,
 ) -> tuple[Absorbed, ...]:
     """Commit a whole step, and merge queued steering messages into the turn.
 
@@ -348,6 +363,7 @@ async def commit_step(
         facts: Configuration of the turn.
         absorb: Whether to merge steering messages.
         clears: Whether to set the losses of the run back to none.
+        asked: What the model was asked with; None if an earlier statement recorded it.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -367,6 +383,7 @@ async def commit_step(
         absorb=absorb,
         steering_seq=seq + len(step.messages),
         event_id=event_id,
+        **request_values(asked),
     )
     _require(rows[0]["id"] if rows else None, run_id, fence)
     return tuple(

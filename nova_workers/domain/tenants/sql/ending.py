@@ -96,6 +96,7 @@ SWEPT: Final = (
     "usage",
     "switches",
     "idempotency_keys",
+    "request_parts",
     "deliveries",
     "audit_events",
     "audit_chains",

@@ -53,6 +53,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/runs/{run_id}/events", None),
     ("GET", "/v1/runs/{run_id}/wait", None),
     ("GET", "/v1/runs/{run_id}/timeline", None),
+    ("GET", "/v1/runs/{run_id}/steps/{step}/request", None),
     ("DELETE", "/v1/keys/{key_id}", None),
     ("DELETE", "/v1/sign-ins/{session_id}", None),
     ("PATCH", "/v1/agents/{agent_id}", {"description": "mine now"}),
@@ -244,6 +245,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "orchestration_id": tree["id"],
         "agent": tree["master_id"],
         "task_id": str(task.json()["id"]),
+        "step": "424242",
         "step_id": task.json()["steps"][0]["id"],
         "resource_id": task.json()["resources"][0]["id"],
         "skill": "their-skill",
@@ -258,7 +260,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
 
 def _unknown_id(name: str, value: str) -> str:
     """Return an id of the same length and form that no row has."""
-    if name == "task_id":
+    if name in ("task_id", "step"):
         return str(int(value) + 1)
     return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id", "project") else "ZZZZ")
 

@@ -60,7 +60,9 @@ async def _create(api: Api, name: str = "Acme", **fields: Any) -> dict[str, Any]
 async def test_an_operator_creates_a_tenant_whose_first_key_works(api: Api) -> None:
     made = await _create(api, timezone="Europe/Oslo")
     assert made == IsPartialDict(name="Acme", state="active", timezone="Europe/Oslo", id=IsStr(regex="ten_.*"))
-    assert made["key"]["scopes"] == sorted(["runs", "agents", "trust", "workspace", "secrets", "keys", "channels"])
+    assert made["key"]["scopes"] == sorted(
+        ["runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels"]
+    )
     async with api.client(made["key"]["key"]) as own:
         assert (await own.get("/v1/tenant")).json()["id"] == made["id"]
         assert [agent["id"] for agent in (await own.get("/v1/agents")).json()["items"]] == ["agent-builder", "nova"]

@@ -32,8 +32,9 @@ MOST_FRAMES_DOWN = 9
 """From `RunExecutor.answer` to the HTTP request of the engine, both ends of ours included."""
 MOST_FRAMES_BACK = 3
 """From where the engine reads the SDK's stream to `RunEvents.emit`; one more where secrets are removed."""
-MOST_FILES = 30
-"""Of the API, runs and streams, from the function of the route to the engine, and back to the client."""
+MOST_FILES = 32
+"""Of the API, runs and streams, from the function of the route to the engine, and back to the client. Two record what
+the model was asked."""
 MOST_FRAMES = 10
 """Of all of ours, to the statement that accepts the message, to the engine, and to the client."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from nova_workers.base.clock import Clock
@@ -14,7 +13,6 @@ from nova_workers.base.confined import Confinement, PrivateFiles
 from nova_workers.base.errors import EngineFailure, Forbidden
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.agents import AgentSpec, Enclosure
-from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import AskedEngines, Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
@@ -25,6 +23,7 @@ from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry
 from nova_workers.domain.prompts.rules import event_words
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
+from nova_workers.domain.runs.rules.turns.past import as_past
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
 from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.runs.sql.sessions import load_session, save_session
@@ -362,15 +361,6 @@ async def past_turns(database: Database, run: HeldRun, *, with_events: bool = Tr
         return ()
     turns = await persist(database, run.abort, lambda c: load_history_turns(c, tenant_id, parent))
     return tuple(as_past(turn) for turn in turns) if with_events else tuple(turns)
-
-
-def as_past(turn: HistoryTurn) -> HistoryTurn:
-    """Return a turn with its event context before its message, as the engine sent it."""
-    if turn.event is None:
-        return turn
-    query, *others = turn.messages
-    opened = Message(query.role, (text_block(event_words(turn.event)), *query.content))
-    return replace(turn, messages=(opened, *others))
 
 
 class _RunSessions:

@@ -23,8 +23,9 @@ from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
 from nova_workers.contracts.user_agents import CODE_ENGINE
-from nova_workers.domain.runs.rules.turns.assembly import as_past, past_turns
+from nova_workers.domain.runs.rules.turns.assembly import past_turns
 from nova_workers.domain.runs.rules.turns.attempt import Attempt
+from nova_workers.domain.runs.rules.turns.past import as_past
 from nova_workers.domain.threads.rules.sizes import content_chars
 from nova_workers.domain.threads.rules.transcript import messages_of
 from nova_workers.domain.threads.sql.compaction import commit_compaction

@@ -30,7 +30,7 @@ from nova_workers.contracts.orchestration import TASK_COMPLETE
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts, TurnRole
-from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.contracts.steps import ModelRequest, ToolServerAway
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.domain.capabilities.rules.delegation import ASK_AGENT
@@ -38,8 +38,10 @@ from nova_workers.domain.orchestrations.sql.permissions import is_allowed_always
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.domain.runs.rules.turns.budgets import TreeBudget, TurnAllowance
 from nova_workers.domain.runs.rules.turns.live import LiveEvents, SubagentEvents
+from nova_workers.domain.runs.rules.turns.requests import CallRecorder, WrittenParts
 from nova_workers.domain.runs.sql import journal as ledger
 from nova_workers.domain.runs.sql.leases import is_held
+from nova_workers.domain.runs.sql.requests import RecordedCall
 from nova_workers.domain.runs.sql.resume import Journal
 from nova_workers.domain.threads.rules.lease import HeldRun
 from nova_workers.domain.tool_policy.rules import ToolPolicy, Verdict, lasting_call
@@ -68,7 +70,14 @@ class TurnJournal(ForwardingListener):
     policy: ToolPolicy
 
     def __init__(
-        self, run: HeldRun, events: LiveEvents, *, database: Database, clock: Clock, away_servers: AwayServers
+        self,
+        run: HeldRun,
+        events: LiveEvents,
+        *,
+        database: Database,
+        clock: Clock,
+        away_servers: AwayServers,
+        written_parts: WrittenParts,
     ) -> None:
         super().__init__(events)
         self.has_answered = False
@@ -89,6 +98,8 @@ class TurnJournal(ForwardingListener):
         self._database = database
         self._clock = clock
         self._away_servers = away_servers
+        self.calls = CallRecorder(run.claim.tenant_id, written_parts, clock)
+        """What the models of this attempt were asked with."""
         self._facts = turn_facts(run.claim)
         self._offers: dict[str, Verdict] = {}
         self.resume(Journal((), 1))
@@ -165,6 +176,10 @@ class TurnJournal(ForwardingListener):
     def subagent(self, call_id: str, name: str) -> TurnListener:
         """Return the listener of a subagent. Its calls are authorized like the turn's own."""
         return SubagentEvents(self._events.stream, name, self)
+
+    def on_request(self, request: ModelRequest) -> None:
+        """Note what the model is asked with, which is committed with its response."""
+        self.calls.ask(request, parent_turn_id=self._run.claim.parent_turn_id)
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
@@ -244,12 +259,15 @@ class TurnJournal(ForwardingListener):
         self.unwritten = step
         self._events.correct_text(step)
         claim, event_id = self._run.claim, str(self._events.stream.upcoming())
+        asked = self.calls.of_step(step)
         await persist(
             self._database,
             self._run.abort,
-            lambda c: ledger.commit_calls(c, claim.run_id, claim.fence, step, seq=self.seq, event_id=event_id),
+            lambda c: ledger.commit_calls(
+                c, claim.run_id, claim.fence, step, seq=self.seq, event_id=event_id, asked=asked
+            ),
         )
-        self._note_commit()
+        self._note_commit(asked)
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Emit and commit the result of a call. Raises `RunLost`."""
@@ -287,6 +305,7 @@ class TurnJournal(ForwardingListener):
         claim, event_id = self._run.claim, str(self._events.stream.upcoming(2))
         facts = self.facts
         clears = self.clears(step.index)
+        asked = self.calls.of_step(step)
 
         news: TreeNews | None = None
 
@@ -303,13 +322,14 @@ class TurnJournal(ForwardingListener):
                 facts=facts,
                 absorb=step.joins and not stop,
                 clears=clears,
+                asked=asked,
             )
             if self.budget is not None:
                 news = await self.budget.look(connection, step.index + 1)
             return absorbed
 
         absorbed = await persist(self._database, self._run.abort, write)
-        self._note_commit()
+        self._note_commit(asked)
         if clears:
             self._run.clear()
         self._events.step_committed(step, spent, absorbed)
@@ -365,8 +385,9 @@ class TurnJournal(ForwardingListener):
         notes = () if self.budget is None else self.budget.take_notes()
         return (*(item.message for item in absorbed), *notes)
 
-    def _note_commit(self) -> None:
+    def _note_commit(self, asked: RecordedCall | None) -> None:
         """Note that the ledger has the usage of every call so far, in place of what was reserved for them."""
+        self.calls.note_commit(asked)
         if self.allowance is not None:
             self.allowance.committed()
 

@@ -27,7 +27,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
-from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.contracts.steps import ModelRequest, ToolServerAway
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
 from nova_workers.domain.runs.sql.resume import Journal
 
@@ -92,6 +92,18 @@ class RedactedListener(ForwardingListener):
         """Forward the text held back, then the event."""
         self.settle()
         self._to.on_thinking()
+
+    def on_request(self, request: ModelRequest) -> None:
+        """Forward the request without secrets: an agent's instructions or memories may contain one."""
+        redactor = self._redactor
+        self._to.on_request(
+            replace(
+                request,
+                system=redactor.text(request.system),
+                tools=[redactor.json(tool) for tool in request.tools],
+                parameters=redactor.json(request.parameters),
+            )
+        )
 
     def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
         """Forward the pause without secrets: providers quote requests in their errors."""
