@@ -1,7 +1,7 @@
 """How values are shown: one form each for times, durations, tokens, money and sizes. The filters of the templates."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from nova_workers.base.clock import Clock, spell_duration
-from nova_workers.contracts.content import text_of
+from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import describe_waits
 
@@ -68,6 +68,7 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "awaited": _awaited,
         "host": _host,
         "brief": brief,
+        "excerpt": _excerpt,
         "message_text": _message_text,
         "json": _json,
         "count": _count,
@@ -117,6 +118,20 @@ def brief(text: str | None, chars: int = 120) -> str:
     """Return the begin of a text on one line."""
     line = " ".join((text or "").split())
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+
+
+def _excerpt(content: Sequence[ContentBlock]) -> str:
+    """Return the begin of a message on one line: its text, else what its first block is."""
+    text = text_of(tuple(content))
+    if text.strip() or not content:
+        return brief(text)
+    block = content[0]
+    if block.get("type") == "tool_use":
+        return brief(f"calls {block.get('name')}")
+    if block.get("type") == "tool_result":
+        inner = block.get("content")
+        return brief(f"result: {inner if isinstance(inner, str) else text_of(tuple(inner or ()))}")
+    return str(block.get("type"))
 
 
 def _time(value: datetime, now: datetime, mark: str = "") -> Markup:

@@ -1,4 +1,4 @@
-"""One run in the console: the waterfall, steps, questions, and the stream of its news."""
+"""One run in the console: its trace, what is selected of it, questions, and the stream of its news."""
 
 from __future__ import annotations
 
@@ -47,8 +47,60 @@ async def test_a_run_shows_what_took_time_its_steps_and_the_ledger(
     assert page.count('<svg class="bar"') >= 4
     assert "<em>files</em>" in page
     assert "read_file" in page
-    assert "<script>three" not in page
-    assert "Timeline" in page
+    # The tree has the attempt, both model calls and the tool; what is selected is in the address.
+    assert [part.partition('"')[0] for part in page.split(f'class="node" href="/runs/{run_id}?at=')[1:]] == [
+        *("attempt-1", "step-0", "call-0-0", "step-1"),
+    ]
+    tool = (await browser.get(f"/runs/{run_id}?at=call-0-0")).text
+    assert "<script>three" not in tool
+    assert "&lt;script&gt;three" in tool
+    step = (await browser.get(f"/runs/{run_id}?at=step-1")).text
+    assert "<em>files</em>" in step
+    assert "are not recorded" in step
+    assert (await browser.get(f"/runs/{run_id}/raw?at=step-1")).json()["request"]["message_count"] == 3
+    assert (await browser.get(f"/runs/{run_id}/raw")).json()["timeline"]["step_count"] == 2
+    unknown = (await browser.get(f"/runs/{run_id}?at=step-9")).text
+    assert 'class="card selection"' not in unknown
+
+
+async def test_a_wait_is_selected_with_the_button_that_ends_it_and_a_key_without_the_scope_sees_no_prompt(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    run_id = await console.api.run(thread, "Ask me")
+    turn = await worker.claim(thread)
+    await turn.suspend("One moment.", NewWait("call_1", AskUser(question="Which one?")))
+    page = (await browser.get(f"/runs/{run_id}")).text
+    wait_id = page.partition(f"/runs/{run_id}?at=wait-")[2].partition('"')[0]
+    selected = (await browser.get(f"/runs/{run_id}?at=wait-{wait_id}")).text
+    panel = selected.partition('class="card selection"')[2]
+    assert "Which one?" in panel
+    assert selected.count('name="wait_id"') == panel.count('name="wait_id"') == 1
+    made = await console.api.http.post("/v1/keys", json={"name": "reader", "scopes": ["runs"]})
+    async with console.signed_in(made.json()["key"]) as reader:
+        step = (await reader.get(f"/runs/{run_id}?at=step-0")).text
+        assert "One moment." in step
+        assert "needs a key with the scope <code>prompts</code>" in step
+        assert (await reader.get(f"/runs/{run_id}/raw?at=step-0")).json()["request"] is None
+
+
+async def test_a_message_is_sent_again_with_another_text_in_a_fork(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    for text in ("First", "Second"):
+        run_id = await console.api.run(thread, text)
+        turn = await worker.claim(thread)
+        await turn.finish("Done.")
+    page = (await browser.get(f"/runs/{run_id}")).text
+    assert "It is sent in a fork" in page
+    sent = await browser.post(f"/runs/{run_id}/fork", data={"message": "Second, but better"})
+    again = (await console.api.http.get(f"/v1{sent.headers['location']}")).json()
+    assert again["message"][0]["text"] == "Second, but better"
+    assert again["thread_id"] != thread
+    forked = (await console.api.http.get(f"/v1/threads/{again['thread_id']}")).json()
+    assert forked["turn_count"] == 1, "the turn before"
+    assert forked["forked_from_turn_id"] is not None
 
 
 async def test_news_of_an_open_run_renew_the_page_until_its_end(
@@ -96,12 +148,12 @@ async def test_a_question_is_answered_on_the_page(
         assert "Which one?</h2>" not in (await browser.get(f"/runs/{run_id}")).text
 
 
-@pytest.mark.parametrize("action", ["cancel", "retry", "answer"])
+@pytest.mark.parametrize("action", ["cancel", "retry", "answer", "fork"])
 async def test_another_tenant_finds_no_run(action: str, console: Console, other_tenant: Tenant) -> None:
     run_id = await console.api.run(await console.api.thread(), "mine")
     async with console.signed_in(other_tenant.key) as other:
         assert (await other.get(f"/runs/{run_id}")).status_code == 404
-        sent = await other.post(f"/runs/{run_id}/{action}", data={"text": "x"})
+        sent = await other.post(f"/runs/{run_id}/{action}", data={"text": "x", "message": "x"})
         assert sent.status_code == 404
 
 

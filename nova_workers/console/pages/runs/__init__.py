@@ -15,10 +15,12 @@ PAGE = PageModule(
         Route("/runs.csv", table.download),
         Route("/runs/{run:id}", details.show),
         Route("/runs/{run:id}/stream", details.follow),
+        Route("/runs/{run:id}/raw", details.raw),
         Route("/runs/{run:id}/try-again", details.try_again, methods=["POST"]),
         Route("/runs/{run:id}/cancel", details.cancel, methods=["POST"]),
         Route("/runs/{run:id}/answer", details.answer, methods=["POST"]),
         Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),
+        Route("/runs/{run:id}/fork", details.fork, methods=["POST"]),
     ),
     nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_", scope="runs"),),
 )

@@ -1,25 +1,29 @@
-"""One run: its waterfall, its steps, and the ledger's rows; live while it is open."""
+"""One run as a trace: the tree of what it did, and what is selected of it; live while it is open."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from nova_workers.client.client import NovaClient
 from nova_workers.client.resources.runs import Runs
-from nova_workers.console.access import name_of_run, name_of_thread
+from nova_workers.console.access import if_allowed, name_of_run, name_of_thread
 from nova_workers.console.actions import Done, act, answer_run
-from nova_workers.console.drawing.waterfall import waterfall
-from nova_workers.console.forms import read_form
+from nova_workers.console.chat.messages import message_of
+from nova_workers.console.drawing.trace import trace
+from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.live import DONE, RENEW, Change, renewals, stream
+from nova_workers.console.pages.runs.selection import selected, with_request
 from nova_workers.console.paging import cursor_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.overview.timeline import RunTimeline
-from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate, ThreadFork
 
-_STEPS = 50
+_STEPS = 100
+_RAW_MESSAGES = 200
 _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
 """Events that change what the ledger has of a run."""
 
@@ -28,8 +32,11 @@ async def show(request: Request) -> Response:
     """Show a run."""
     client = client_of(request)
     run, timeline = await _read(client.runs, request)
-    conversation, parent = await asyncio.gather(
-        name_of_thread(client, run.thread_id), name_of_run(client, timeline.parent_run_id)
+    at = selected(request.query_params.get("at", ""), run, timeline)
+    conversation, parent, at = await asyncio.gather(
+        name_of_thread(client, run.thread_id),
+        name_of_run(client, timeline.parent_run_id),
+        with_request(client, request, run.id, at),
     )
     return render(
         request,
@@ -38,9 +45,23 @@ async def show(request: Request) -> Response:
         timeline=timeline,
         conversation=conversation,
         parent=parent,
-        bars=waterfall(timeline, state_of(request).clock.now()),
+        nodes=trace(timeline, state_of(request).clock.now()),
+        selected=at,
+        cursor=cursor_of(request),
         is_open=run.finished_at is None,
     )
+
+
+async def raw(request: Request) -> Response:
+    """Show the API's JSON of what is selected: what a step's model was asked, else the run's timeline."""
+    client = client_of(request)
+    run, timeline = await _read(client.runs, request)
+    at = selected(request.query_params.get("at", ""), run, timeline)
+    if at.step is None:
+        return JSONResponse({"run": run.model_dump(mode="json"), "timeline": timeline.model_dump(mode="json")})
+    asked = await if_allowed(client.runs.request(run.id, at.step.index, limit=_RAW_MESSAGES), None)
+    request_json = None if asked is None else asked.model_dump(mode="json")
+    return JSONResponse({"step": at.step.model_dump(mode="json"), "request": request_json})
 
 
 async def follow(request: Request) -> Response:
@@ -93,6 +114,30 @@ async def retry(request: Request) -> Response:
         lambda: runs.create(message, idempotency_key=form.given("key")),
         lambda again: Done("The message was sent again, as this run.", f"/runs/{again.id}"),
     )
+
+
+async def fork(request: Request) -> Response:
+    """Send the run's message again, changed, in a fork of the conversation that leaves its turn out."""
+    client, run_id, form = client_of(request), request.path_params["run"], await read_form(request)
+    return await act(
+        request,
+        f"/runs/{run_id}",
+        lambda: _send_in_fork(client, run_id, form),
+        lambda made: Done(
+            "This run is in a fork of the conversation; the original stays as it was.", f"/runs/{made.id}"
+        ),
+    )
+
+
+async def _send_in_fork(client: NovaClient, run_id: str, form: Form) -> RunView:
+    run, timeline = await asyncio.gather(client.runs.get(run_id), client.runs.timeline(run_id, limit=1))
+    files = [block for block in run.message if block.get("type") != "text"]
+    values: dict[str, object] = {"message": message_of(form.value("message"), files)}
+    if timeline.parent_turn_id is None:
+        values["agent_id"] = run.agent_id
+    else:
+        values["thread_id"] = (await client.threads.fork(run.thread_id, ThreadFork(turn_id=timeline.parent_turn_id))).id
+    return await client.runs.create(build(StatelessRunCreate, values))
 
 
 async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:
