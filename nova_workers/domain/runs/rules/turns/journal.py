@@ -150,6 +150,11 @@ class TurnJournal(ForwardingListener):
         last = self._steps[max(self._steps)] if self._steps else None
         return last if last is not None and not last.complete else None
 
+    @property
+    def _next_step(self) -> int:
+        """The index of the step that comes next. Steps are added in their order."""
+        return next(reversed(self._steps), -1) + 1
+
     def spent_with(self, deferred: TokenUsage) -> TokenUsage:
         """Return the usage of the turn with its open step, whose calls wait.
 
@@ -272,7 +277,7 @@ class TurnJournal(ForwardingListener):
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Emit and commit the result of a call. Raises `RunLost`."""
         self._events.end_call(call, summary)
-        if call.step not in self._steps:
+        if call.step == self._next_step:
             # It was made before its response, which is committed with it.
             return
         step = self._steps[call.step]
