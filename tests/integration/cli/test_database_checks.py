@@ -1,7 +1,5 @@
 """The doctor's checks of a database, without a fleet."""
 
-from datetime import timedelta
-
 import pytest
 
 from nova_workers.cli.operations import database_checks
@@ -60,7 +58,7 @@ async def test_connections_and_a_transaction_that_is_open_for_long_are_reported(
     assert found.state == "warn"
     assert "max_connections" in found.fix
 
-    monkeypatch.setattr(database_checks, "_LONG_TRANSACTION", timedelta(0))
+    monkeypatch.setattr(database_checks, "_LONG_TRANSACTION_S", 0)
     async with database.transaction() as connection:
         await connection.fetchval("SELECT 1")
         found = await _finding(database_url, "long transactions")

@@ -73,7 +73,7 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     # the check of its disks once an agent of another test has a file.
     names = {name for name in names if not name.startswith("worker on ")} - {"files of agents"}
     assert names == {
-        *("database", "pgvector", "search index", "schema", "clock of postgres", "audit log"),
+        *("database", "connections", "pgvector", "search index", "schema", "clock of postgres", "audit log"),
         *(
             "broker",
             "eviction",
