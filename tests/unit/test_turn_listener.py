@@ -18,12 +18,13 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.refusals import LeftOut
-from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.contracts.steps import ModelRequest, ToolServerAway
 
 CALL = ToolCall("c1", "send", {}, step=0, sequence=0)
 STEP = StepRecord(0, (Message("assistant", (text_block("a"),)),))
 PLAIN: dict[str, tuple[Any, ...]] = {
     "on_thinking": (),
+    "on_request": (ModelRequest(0, "a", (), {}),),
     "on_provider_wait": (Outage("anthropic", "down"), "a", 1.0),
     "on_token": ("a",),
     "on_reasoning": ("a",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -139,9 +140,9 @@ async def test_rehearsed_turns_are_rolled_back_and_leave_nothing_behind(
     ended: list[str] = []
     finish_run = attempts.finish_run
 
-    async def noting(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
+    async def noting(connection: Connection, claim: Claim, finish: Finish, **given: Any) -> Finished:
         ended.append(f"{finish.status}: {finish.text}")
-        return await finish_run(connection, claim, finish, seq=seq)
+        return await finish_run(connection, claim, finish, **given)
 
     monkeypatch.setattr(attempts, "finish_run", noting)
     worker = build_worker(settings.model_copy(update={"default_engine": "scripted"}))

@@ -27,7 +27,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, StoredSession
-from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.contracts.steps import ModelRequest, ToolServerAway
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
 from nova_workers.domain.runs.rules.turns.redaction import (
     RedactedListener,
@@ -51,6 +51,7 @@ class RecordingListener:
     def callbacks(self) -> EngineCallbacks:
         return EngineCallbacks(
             on_thinking=lambda: self._record("thinking", None),
+            on_request=lambda request: self._record("request", request),
             on_assistant_message=lambda text: self._record("message", text),
             on_tool_use=lambda call, summary: self._record("use", (call, summary)),
             on_tool_use_summary=lambda text: self._record("summary", text),
@@ -136,6 +137,7 @@ async def test_no_callback_with_content_passes_a_secret() -> None:
     for name in ("on_tool_use", "on_tool_progress"):
         getattr(to, name)(call, f"Sending {VALUE}")
     to.on_event(EngineEvent("tool_use", {"input": {"k": VALUE}}))
+    to.on_request(ModelRequest(0, f"It is {VALUE}.", ({"name": "send", "description": VALUE},), {"user": VALUE}))
     to.on_provider_wait(Outage("anthropic", "down"), f"It says {VALUE}", 1.0)
     to.on_option_left_out("temperature", f"It says {VALUE}")
     await to.on_tool_servers((ToolServerAway("web", f"It says {VALUE}", (f"{VALUE} at line 1",)),))

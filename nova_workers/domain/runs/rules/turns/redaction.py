@@ -96,6 +96,10 @@ class RedactedListener(ForwardingListener):
     def on_request(self, request: ModelRequest) -> None:
         """Forward the request without secrets: an agent's instructions or memories may contain one."""
         redactor = self._redactor
+        if redactor.is_empty:
+            # As the same objects, by which the journal knows the request before.
+            self._to.on_request(request)
+            return
         self._to.on_request(
             replace(
                 request,
