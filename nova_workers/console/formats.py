@@ -17,6 +17,7 @@ NOTHING: Final = Markup('<span class="muted">-</span>')
 """Stands for a value that is missing."""
 
 _STEPS = ((60, "s", 1), (3_600, "min", 60), (86_400, "h", 3_600), (30 * 86_400, "d", 86_400))
+_MOST_MS = 999.5
 _KIB = 1024
 
 _TONES: Mapping[str, str] = {
@@ -77,8 +78,10 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
 
 
 def duration(seconds: float | None) -> str | Markup:
-    """Return a duration with two units at most, as `spell_duration` does."""
-    return NOTHING if seconds is None else spell_duration(seconds)
+    """Return a duration with two units at most, as `spell_duration` does; below a second in milliseconds."""
+    if seconds is None:
+        return NOTHING
+    return f"{max(seconds, 0) * 1000:.0f} ms" if seconds < _MOST_MS / 1000 else spell_duration(seconds)
 
 
 def tokens(count: int | None) -> str | Markup:

@@ -34,6 +34,7 @@ def test_a_time_is_relative_and_has_the_absolute_one(ago_s: float, words: str) -
 
 def test_a_duration_that_is_not_known_is_a_dash() -> None:
     assert (duration(None), duration(61)) == (NOTHING, "1 min 1 s")
+    assert (duration(0), duration(0.0123), duration(0.9994), duration(0.9996)) == ("0 ms", "12 ms", "999 ms", "1.0 s")
 
 
 @pytest.mark.parametrize(
