@@ -13,7 +13,7 @@ from nova_workers.base.keys import BROKER_KEY_PREFIX, CONTROL_CHANNEL, run_chann
 from nova_workers.base.vocabulary import QUEUES
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.task_names import TASK_RUN_AGENT
-from tests.chaos.runner.scenarios.registry import Stage, scenario
+from tests.chaos.runner.scenarios.registry import PATIENCE_S, Stage, scenario
 
 GARBAGE = (
     b"",
@@ -58,21 +58,24 @@ async def garbage_in_queues(stage: Stage) -> None:
     """Messages that no producer of ours sends, in every queue and channel."""
     runs = [row["id"] for row in await stage.fleet.sql(_RECENT)]
     channels = [CONTROL_CHANNEL, *(run_channel(run) for run in runs)]
-    async with asyncio.timeout(20), Redis.from_url(stage.fleet.servers.redis_url) as redis:
+    async with asyncio.timeout(PATIENCE_S), Redis.from_url(stage.fleet.servers.redis_url) as redis:
         for garbage in stage.rng.sample(GARBAGE, k=stage.rng.randint(3, len(GARBAGE))):
+            # At once: a round trip for each of a hundred runs takes a busy machine longer than the fault may last.
+            sent = redis.pipeline(transaction=False)
+            for queue in QUEUES:
+                sent.lpush(f"{BROKER_KEY_PREFIX}{queue}", garbage)
+            for channel in channels:
+                sent.publish(channel, garbage)
             # Another fault may stop the server, or its writes, meanwhile.
             with suppress(RedisError):
-                for queue in QUEUES:
-                    await redis.lpush(f"{BROKER_KEY_PREFIX}{queue}", garbage)
-                for channel in channels:
-                    await redis.publish(channel, garbage)
+                await sent.execute()
             await asyncio.sleep(stage.rng.uniform(0.05, 0.5))
 
 
 @scenario("queues", proves=("I4",))
 async def lose_doorbells(stage: Stage) -> None:
     """Queues are emptied again and again, so that the reconciler has to ring."""
-    async with asyncio.timeout(30), Redis.from_url(stage.fleet.servers.redis_url) as redis:
+    async with asyncio.timeout(PATIENCE_S), Redis.from_url(stage.fleet.servers.redis_url) as redis:
         for _ in range(stage.rng.randint(20, 60)):
             with suppress(RedisError):
                 await redis.delete(*(f"{BROKER_KEY_PREFIX}{queue}" for queue in QUEUES))

@@ -10,6 +10,9 @@ from typing import Literal
 
 from tests.chaos.runner.fleet import ChaosFleet, Member, Role
 
+PATIENCE_S = 120
+"""How long the connections that make faults may take. Short times would judge the machine, and not the fleet."""
+
 Target = Literal["workers", "apis", "beats", "console", "outside", "postgres", "redis", "network", "queues", "tenants"]
 
 

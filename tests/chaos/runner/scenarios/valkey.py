@@ -7,7 +7,7 @@ import asyncio
 from redis.asyncio import Redis
 
 from tests.chaos.runner.scenarios.links import block_answers, forget, lose_answers, lossy, slow
-from tests.chaos.runner.scenarios.registry import Stage, scenario
+from tests.chaos.runner.scenarios.registry import PATIENCE_S, Stage, scenario
 
 _WIRE = ("I4", "I7", "I9")
 
@@ -102,5 +102,5 @@ async def _down(stage: Stage, seconds: float) -> None:
 
 
 async def _command(stage: Stage, *words: str) -> None:
-    async with asyncio.timeout(10), Redis.from_url(stage.fleet.servers.redis_url) as redis:
+    async with asyncio.timeout(PATIENCE_S), Redis.from_url(stage.fleet.servers.redis_url) as redis:
         await redis.execute_command(*words)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from tests.chaos.runner.scenarios.registry import Stage, scenario
+from tests.chaos.runner.scenarios.registry import PATIENCE_S, Stage, scenario
 
 _LOCK = 7_700
 _WAIT_S = 8.0
@@ -110,7 +110,7 @@ def _when(commits: bool) -> str:
 
 async def _kill_at(stage: Stage, write: Write, *, commits: bool, wait_s: float) -> bool:
     """Kill the processes when one of them makes a write, or after a time; return whether one did."""
-    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
+    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=PATIENCE_S)
     try:
         stage.say(f"{write.name}, {_when(commits)}")
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
@@ -138,7 +138,7 @@ async def _hold(connection: asyncpg.Connection, write: Write) -> None:
 
 
 async def _drop(stage: Stage, write: Write) -> None:
-    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
+    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=PATIENCE_S)
     try:
         await _change(connection, write.table, "DROP FUNCTION IF EXISTS chaos_hold() CASCADE")
     finally:
