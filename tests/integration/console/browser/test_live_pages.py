@@ -33,7 +33,7 @@ _SHOWN = r"""
     }
   }
   const html = main.innerHTML.replace(/\s+/g, " ").replace(/> | </g, (found) => found.trim());
-  return page.title + html.replace(/\d+(\.\d+)? (ms|s|min|h)\b/g, "");
+  return page.title + html.replace(/(\d+(\.\d+)? (ms|s|min|h|d)\b ?)+/g, "");
 }
 """
 _OPEN = f"({_SHOWN})(document)"
