@@ -70,7 +70,7 @@ async def _by_value(
     paging: PageRequest,
     media: bool,
 ) -> RunPage:
-    listing = paging.of_parts(caller.tenant_id, "runs", (str, int, str), *key_of(which), sort, order)
+    listing = paging.of_parts(caller.tenant_id, "runs", (str, int, int, str), *key_of(which), sort, order)
     past = None if listing.key is None else SortedKey(*listing.key)
     found = await run_lists.list_sorted_runs(
         connection, caller.tenant_id, which, sort, order, past=past, limit=listing.rows, media=media

@@ -22,13 +22,15 @@ SORTED: Final = 10_000
 """How many of the newest that match are sorted by another value than time."""
 
 # Integers, which a cursor has exactly: nanodollars, tokens, microseconds. A run without the value is the last in either
-# order. An open run has been running, or queued, until now.
+# order. An open run has been running, or queued, until the time of the list, `began.at`.
 _VALUES: Final[Mapping[RunSort, str]] = {
     "cost": "(u.cost_usd * 1000000000)::bigint",
     "tokens": "u.input_tokens::bigint + u.output_tokens",
-    "duration": "(date_part('epoch', COALESCE(r.finished_at, now()) - r.started_at) * 1000000)::bigint",
+    "duration": """CASE WHEN r.started_at IS NOT NULL
+          THEN GREATEST(0, (date_part('epoch', LEAST(r.finished_at, began.at) - r.started_at)
+                            * 1000000)::bigint) END""",
     "queue_time": """CASE WHEN r.started_at IS NOT NULL OR r.finished_at IS NULL
-          THEN GREATEST(0, (date_part('epoch', COALESCE(r.started_at, now()) - GREATEST(r.created_at, r.start_at))
+          THEN GREATEST(0, (date_part('epoch', LEAST(r.started_at, began.at) - GREATEST(r.created_at, r.start_at))
                             * 1000000)::bigint) END""",
 }
 _MISSING: Final[Mapping[SortOrder, int]] = {"desc": -1, "asc": 2**63 - 1}
@@ -43,11 +45,13 @@ class SortedKey(NamedTuple):
 
     Attributes:
         newest: The newest run when the list was begun: its pages sort the same runs, whatever is submitted meanwhile.
+        at_us: When that was, in microseconds of Unix time: what an open run has taken until then is its value.
         value: Its value, as an integer.
         run_id: Tells runs with one value apart.
     """
 
     newest: str
+    at_us: int
     value: int
     run_id: str
 
@@ -121,7 +125,9 @@ async def list_sorted_runs(
     bound = replace(conditions, indexed=f"{conditions.indexed} AND r.id <= :newest")
     bounds = {} if past is None else {"newest": past.newest, "value": past.value, "run_id": past.run_id}
     query = f"""
-WITH found AS MATERIALIZED (
+WITH began AS (
+    SELECT COALESCE('epoch'::timestamptz + :at_us::bigint * interval '1 microsecond', now()) AS at
+), found AS MATERIALIZED (
     SELECT r.id, r.created_at, r.start_at, r.started_at, r.finished_at
       FROM {_looked_at(conditions if past is None else bound, "desc")}
      ORDER BY r.id DESC
@@ -129,6 +135,7 @@ WITH found AS MATERIALIZED (
 ), valued AS (
     SELECT r.id, COALESCE({_VALUES[sort]}, {_MISSING[order]}) AS value
       FROM found r
+     CROSS JOIN began
       LEFT JOIN usage u ON u.run_id = r.id
 ), page AS (
     SELECT id, value FROM valued
@@ -136,15 +143,17 @@ WITH found AS MATERIALIZED (
      ORDER BY value {order}, id {order}
      LIMIT :limit
 )
-SELECT p.id, p.value, f.newest, f.number
+SELECT p.id, p.value, f.newest, f.number,
+       (SELECT (date_part('epoch', at) * 1000000)::bigint FROM began) AS at_us
   FROM (SELECT max(id) AS newest, count(*) AS number FROM found) f
   LEFT JOIN page p ON true
  ORDER BY p.value {order}, p.id {order}
 """
-    rows = await connection.fetch(query, tenant_id=tenant_id, **conditions.values, **bounds, limit=limit)
+    at_us = None if past is None else past.at_us
+    rows = await connection.fetch(query, tenant_id=tenant_id, **conditions.values, **bounds, at_us=at_us, limit=limit)
     is_cut = rows[0]["number"] >= SORTED
-    newest = rows[0]["newest"] if past is None else past.newest
-    keys = [SortedKey(newest, row["value"], row["id"]) for row in rows if row["id"] is not None]
+    newest, at_us = (rows[0]["newest"], rows[0]["at_us"]) if past is None else (past.newest, past.at_us)
+    keys = [SortedKey(newest, at_us, row["value"], row["id"]) for row in rows if row["id"] is not None]
     shown = await connection.fetch(_THESE, tenant_id=tenant_id, run_ids=[key.run_id for key in keys], media=media)
     runs = {run.id: run for run in views(shown)}
     # A run that was purged in between is in neither.

@@ -122,6 +122,25 @@ async def test_runs_are_sorted_by_each_of_their_values_in_pages_that_new_runs_do
 
 
 @proves("runs.sorted")
+async def test_open_runs_keep_their_places_while_a_list_is_read(api: Api, database: Database) -> None:
+    made = [await api.run(await api.thread()) for _ in range(4)]
+    # Closer to each other than two requests: what a run has waited when the second is answered is more than the first
+    # one had when its page was made.
+    for number, run_id in enumerate(made):
+        await database.execute(
+            "UPDATE runs SET created_at = '2026-01-01T00:00Z'::timestamptz + :number * interval '1 microsecond' "
+            "WHERE id = :run_id",
+            number=number,
+            run_id=run_id,
+        )
+    async with NovaClient(api.url, api.tenant.key) as nova:
+        found = [run.id async for run in iterate(nova.runs.list, sort="queue_time", limit=1)]
+        assert found == made
+        found = [run.id async for run in iterate(nova.runs.list, sort="queue_time", order="asc", limit=1)]
+        assert found == made[::-1]
+
+
+@proves("runs.sorted")
 async def test_a_list_says_how_many_of_the_newest_it_looked_at(
     api: Api, runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
