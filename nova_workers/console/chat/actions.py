@@ -12,7 +12,7 @@ from starlette.routing import Route
 from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.client.client import NovaClient
 from nova_workers.console.actions import Done, act, answer_run
-from nova_workers.console.chat.messages import message_of
+from nova_workers.console.chat.messages import message_of, send_in_fork
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.state import client_of
 from nova_workers.contracts.content import ContentBlock
@@ -93,12 +93,7 @@ async def _send_in_fork(client: NovaClient, thread_id: str, turn_id: str, form: 
     changed = form.given("message")
     files = [block for block in content if block.get("type") != "text"]
     message = list(content) if changed is None else message_of(changed, files)
-    values: dict[str, object] = {"message": message}
-    if turn.parent_turn_id is None:
-        values["agent_id"] = turn.agent_id
-    else:
-        values["thread_id"] = (await client.threads.fork(thread_id, ThreadFork(turn_id=turn.parent_turn_id))).id
-    return await client.runs.create(build(StatelessRunCreate, values))
+    return await send_in_fork(client, thread_id, turn.parent_turn_id, turn.agent_id, message)
 
 
 async def again(request: Request) -> Response:

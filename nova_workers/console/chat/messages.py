@@ -7,8 +7,10 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.console.forms import Form, read_form
+from nova_workers.client.client import NovaClient
+from nova_workers.console.forms import Form, build, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate, ThreadFork
 
 MAX_FILES = 20
 _MAX_TEXT_BYTES = 8 * 1024 * 1024
@@ -41,6 +43,26 @@ def message_of(text: str, files: list[ContentBlock]) -> str | list[ContentBlock]
     if not text.strip() and not files:
         raise InvalidInput("Write a message, or attach a file.", field="message")
     return [*files, *([text_block(text)] if text.strip() else [])] if files else text
+
+
+async def send_in_fork(
+    client: NovaClient, thread_id: str, parent_turn_id: str | None, agent_id: str, message: str | list[ContentBlock]
+) -> RunView:
+    """Send a message in a fork of a conversation that ends with a turn; without one, in a new conversation.
+
+    Args:
+        client: Of the person.
+        thread_id: The conversation.
+        parent_turn_id: The last turn of the fork.
+        agent_id: The agent of a new conversation.
+        message: What is sent.
+    """
+    values: dict[str, object] = {"message": message}
+    if parent_turn_id is None:
+        values["agent_id"] = agent_id
+    else:
+        values["thread_id"] = (await client.threads.fork(thread_id, ThreadFork(turn_id=parent_turn_id))).id
+    return await client.runs.create(build(StatelessRunCreate, values))
 
 
 async def _block(file: UploadFile) -> ContentBlock:

@@ -11,16 +11,16 @@ from nova_workers.client.client import NovaClient
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.access import if_allowed, name_of_run, name_of_thread
 from nova_workers.console.actions import Done, act, answer_run
-from nova_workers.console.chat.messages import message_of
+from nova_workers.console.chat.messages import message_of, send_in_fork
 from nova_workers.console.drawing.trace import trace
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, read_form
 from nova_workers.console.live import DONE, RENEW, Change, renewals, stream
 from nova_workers.console.pages.runs.selection import selected, with_request
 from nova_workers.console.paging import cursor_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.overview.timeline import RunTimeline
-from nova_workers.contracts.http.wire import RunView, StatelessRunCreate, ThreadFork
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 
 _STEPS = 100
 _RAW_MESSAGES = 200
@@ -132,12 +132,8 @@ async def fork(request: Request) -> Response:
 async def _send_in_fork(client: NovaClient, run_id: str, form: Form) -> RunView:
     run, timeline = await asyncio.gather(client.runs.get(run_id), client.runs.timeline(run_id, limit=1))
     files = [block for block in run.message if block.get("type") != "text"]
-    values: dict[str, object] = {"message": message_of(form.value("message"), files)}
-    if timeline.parent_turn_id is None:
-        values["agent_id"] = run.agent_id
-    else:
-        values["thread_id"] = (await client.threads.fork(run.thread_id, ThreadFork(turn_id=timeline.parent_turn_id))).id
-    return await client.runs.create(build(StatelessRunCreate, values))
+    message = message_of(form.value("message"), files)
+    return await send_in_fork(client, run.thread_id, timeline.parent_turn_id, run.agent_id, message)
 
 
 async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:
