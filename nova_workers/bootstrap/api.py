@@ -177,6 +177,7 @@ def build_api(settings: Settings) -> ApiServices:
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
     order_keys = OrderKeys(vault, secret_values(settings))
     agents = Agents(database, capabilities, ceilings)
+    waiting = Waiting(work)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -194,7 +195,7 @@ def build_api(settings: Settings) -> ApiServices:
         work=work,
         canceller=Canceller(work),
         retrier=Retrier(work, redis),
-        waiting=(waiting := Waiting(work)),
+        waiting=waiting,
         mover=Mover(work, ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s), waiting),
         capabilities=capabilities,
         agents=agents,

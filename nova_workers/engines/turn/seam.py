@@ -133,14 +133,17 @@ class Draft:
         self._asked_s, self._began_s = time.monotonic(), None
         self._listener.on_request(request)
 
+    def _note_first(self) -> None:
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+
     def when_begun(self, callback: Callable[[], None]) -> None:
         """Set the callback for the beginning of the next response, replacing an earlier one."""
         self._on_begin = callback
 
     def begin(self) -> None:
         """Report that the model begins to answer. The responder calls it at the first sign; later calls do nothing."""
-        if self._began_s is None:
-            self._began_s = time.monotonic()
+        self._note_first()
         if self._on_begin is not None:
             callback, self._on_begin = self._on_begin, None
             callback()
@@ -155,8 +158,7 @@ class Draft:
         """
         if type(text) is not str:
             raise _no_text()
-        if self._began_s is None:
-            self._began_s = time.monotonic()
+        self._note_first()
         self._pieces.append(text)
         self.cancel_announcement()
         self._on_token(text)
@@ -166,8 +168,7 @@ class Draft:
         """Forward a piece of extended thinking. Raises as `token` does."""
         if type(text) is not str:
             raise _no_text()
-        if self._began_s is None:
-            self._began_s = time.monotonic()
+        self._note_first()
         self.cancel_announcement()
         self._reasoned = True
         self._on_reasoning(text)
