@@ -151,8 +151,9 @@ def _running(facts: RunFacts) -> Iterator[RunReason]:
     else:
         text = f"Worker {facts.worker_id} executes it, attempt {facts.attempt}; its lease is renewed in time."
         yield RunReason(kind="executes", text=text, since=facts.claimed_at, until=expires)
-    for call in facts.calls:
-        yield RunReason(kind="call", text=f"Its tool {call['tool']!r} executes.", since=_time(call["since"]))
+    for tool in facts.calls:
+        text = f"The model called its tool {tool!r}, which has no result yet."
+        yield RunReason(kind="call", text=text, since=facts.stepped_at)
     if not facts.calls:
         text = "No tool of it executes: it waits for its model, or writes what the model answered."
         yield RunReason(kind="model", text=text, since=facts.stepped_at or facts.claimed_at)

@@ -21,15 +21,17 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 from nova_workers.ledger.stored import read_stored
 
-_PAUSED = """
-EXISTS (SELECT 1 FROM switches s
-         WHERE s.scope = 'fleet'
-            OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
-            OR (s.scope IN {of_agent} AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
+_PAUSES = """
+s.scope = 'fleet'
+OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
+OR (s.scope IN {of_agent} AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
 """
 # A pause blocks new runs, and so does the rename of an agent; canceled runs are still ended.
-PAUSED = _PAUSED.format(of_agent="('agent', 'rename')")
-PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
+PAUSES = _PAUSES.format(of_agent="('agent', 'rename')")
+"""The condition that a switch ``s`` holds back the run ``r``."""
+PAUSED = f"EXISTS (SELECT 1 FROM switches s WHERE {PAUSES})"
+_PAUSES_OF_PEOPLE = _PAUSES.format(of_agent="('agent')")
+PAUSED_BY_PEOPLE = f"EXISTS (SELECT 1 FROM switches s WHERE {_PAUSES_OF_PEOPLE})"
 
 # The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
 TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"

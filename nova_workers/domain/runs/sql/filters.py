@@ -18,6 +18,13 @@ IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 QUEUE_ORDER = "(r.attempt > 0) DESC, r.front DESC, r.seq"
 """The order of a thread's queue, and of its index: a run that has begun, then those sent to the front."""
 
+POSITION = """
+(SELECT count(*)::int FROM runs o
+  WHERE o.thread_id = r.thread_id AND o.status = 'queued'
+    AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq))
+"""
+"""How many queued runs of its thread go before the run `r`, in that order."""
+
 IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 """That a run which is found by its id is running: it has a lease (a constraint of the table). Said by its status, it
 would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of

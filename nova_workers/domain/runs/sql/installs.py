@@ -19,6 +19,11 @@ from nova_workers.ledger.stored import read_stored
 LIVE_INSTALL = "i.seen_at > now() - interval '20 seconds'"
 """Whether the worker of a row ``i`` of `worker_installs` is alive: four times the interval at which it is renewed."""
 
+LACKING = f"""
+CASE WHEN NOT EXISTS (SELECT FROM worker_installs i WHERE {LIVE_INSTALL} AND {NEEDS} <@ i.provides) THEN {NEEDS} END
+"""
+"""The code of users that the run ``r`` of the agent ``a`` needs and no live worker has; null is none."""
+
 _ANNOUNCE = """
 INSERT INTO worker_installs (worker_id, pool, key, provides, versions, codes)
 VALUES (:worker_id, :pool, :key, :provides, :versions, :codes)

@@ -14,9 +14,9 @@ from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.installs import describe_needs
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
-from nova_workers.domain.runs.sql.claim import NEEDS
-from nova_workers.domain.runs.sql.filters import QUEUE_ORDER
-from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
+from nova_workers.domain.runs.sql.claim import PAUSES
+from nova_workers.domain.runs.sql.filters import POSITION, QUEUE_ORDER
+from nova_workers.domain.runs.sql.installs import LACKING
 from nova_workers.ledger.database import Connection, Row
 
 _OWN = """
@@ -52,9 +52,7 @@ SELECT {_OWN},
   FROM {runs} r
   LEFT JOIN usage u ON u.run_id = r.id
   LEFT JOIN LATERAL (
-        SELECT (SELECT count(*)::int FROM runs o
-                 WHERE o.thread_id = r.thread_id AND o.status = 'queued'
-                   AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)) AS position,
+        SELECT {POSITION} AS position,
                t.active_run_id, s.scope AS paused, s.reason AS pause_reason,
                CASE WHEN w.max_running IS NOT NULL
                      AND w.max_running <= (SELECT count(*) FROM runs o
@@ -63,17 +61,13 @@ SELECT {_OWN},
                      AND a.max_running <= (SELECT count(*) FROM runs o
                                             WHERE o.tenant_id = w.id AND o.agent_id = a.id AND o.status = 'running')
                     THEN 'agent' END AS full_cap,
-               CASE WHEN NOT EXISTS (SELECT FROM worker_installs i
-                                      WHERE {LIVE_INSTALL} AND {NEEDS} <@ i.provides)
-                    THEN {NEEDS} END AS lacking
+               {LACKING} AS lacking
           FROM threads t
           JOIN tenants w ON w.id = r.tenant_id
           JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
           LEFT JOIN LATERAL (
                 SELECT s.scope, s.reason FROM switches s
-                 WHERE s.scope = 'fleet'
-                    OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
-                    OR (s.scope IN ('agent', 'rename') AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)
+                 WHERE {PAUSES}
                  LIMIT 1) s ON true
          WHERE t.id = r.thread_id) line ON r.status = 'queued'
   LEFT JOIN LATERAL (

@@ -10,13 +10,13 @@ from typing import Any
 from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import RunStatus
 from nova_workers.contracts.content import JsonObject
-from nova_workers.domain.runs.sql.claim import NEEDS
-from nova_workers.domain.runs.sql.installs import LIVE_INSTALL
+from nova_workers.domain.runs.sql.claim import PAUSES
+from nova_workers.domain.runs.sql.filters import POSITION
+from nova_workers.domain.runs.sql.installs import LACKING
 from nova_workers.ledger.database import Connection
 
 _MAX_CALLS = 20
 
-# Where an engine's own times are read, the run's turn gives them: its messages are committed step by step.
 _FACTS = f"""
 SELECT r.id AS run_id, r.thread_id, r.status, r.queue, r.attempt, r.losses, r.worker_id, r.queued_at, r.rang_at,
        r.start_at, r.claimed_at, r.lease_expires_at, r.finished_at, r.cancel_requested_at, r.held_since, r.held_until,
@@ -24,24 +24,19 @@ SELECT r.id AS run_id, r.thread_id, r.status, r.queue, r.attempt, r.losses, r.wo
        (SELECT jsonb_agg(jsonb_build_object('scope', s.scope, 'target', s.target, 'reason', s.reason,
                                             'since', s.created_at) ORDER BY s.created_at)
           FROM switches s
-         WHERE s.scope = 'fleet'
-            OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
-            OR (s.scope IN ('agent', 'rename') AND s.tenant_id = r.tenant_id AND s.target = r.agent_id)) AS pauses,
+         WHERE {PAUSES}) AS pauses,
        b.id AS busy_run_id, b.status AS busy_status, COALESCE(b.claimed_at, b.started_at) AS busy_since,
        f.id AS first_run_id, f.queued_at AS first_since,
-       (SELECT count(*)::int FROM runs o
-         WHERE o.thread_id = r.thread_id AND o.status = 'queued'
-           AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)) AS before,
+       {POSITION} AS before,
        w.max_running AS tenant_most, a.max_running AS agent_most,
        (SELECT count(*)::int FROM runs o WHERE o.tenant_id = r.tenant_id AND o.status = 'running') AS tenant_running,
        (SELECT count(*)::int FROM runs o
          WHERE o.tenant_id = r.tenant_id AND o.agent_id = r.agent_id AND o.status = 'running') AS agent_running,
-       CASE WHEN NOT EXISTS (SELECT FROM worker_installs i WHERE {LIVE_INSTALL} AND {NEEDS} <@ i.provides)
-            THEN {NEEDS} END AS lacking,
+       {LACKING} AS lacking,
        (SELECT max(m.created_at) FROM messages m WHERE m.turn_id = r.turn_id) AS stepped_at,
-       (SELECT jsonb_agg(jsonb_build_object('tool', c.tool_name, 'since', c.started_at) ORDER BY c.step, c.sequence)
+       (SELECT jsonb_agg(c.tool_name ORDER BY c.step, c.sequence)
           FROM (SELECT * FROM tool_calls c
-                 WHERE c.turn_id = r.turn_id AND c.status = 'running'
+                 WHERE c.turn_id = r.turn_id AND c.status IN ('pending', 'approved')
                  ORDER BY c.step, c.sequence
                  LIMIT {_MAX_CALLS}) c) AS calls,
        (SELECT jsonb_agg(jsonb_build_object('kind', x.kind, 'since', x.created_at, 'until', x.due_at,
@@ -56,7 +51,7 @@ SELECT r.id AS run_id, r.thread_id, r.status, r.queue, r.attempt, r.losses, r.wo
   LEFT JOIN LATERAL (
         SELECT o.id, o.queued_at FROM runs o
          WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.id <> r.id
-         ORDER BY o.attempt = 0, NOT o.front, o.seq
+         ORDER BY o.attempt > 0 DESC, o.front DESC, o.seq
          LIMIT 1) f ON true
  WHERE r.tenant_id = :tenant_id AND r.id = :run_id
 """
@@ -74,7 +69,7 @@ class RunFacts:
         before: How many queued runs of the conversation go before this one.
         lacking: The code of users that it needs and no live worker has.
         stepped_at: When the last message of its turn was committed.
-        calls: Calls of tools that execute, each with `tool` and `since`.
+        calls: The tools of calls that were committed and have no result.
         waits: Open waits, each with `kind`, `since`, `until`, `child_run_id` and `child_status`.
     """
 
@@ -110,7 +105,7 @@ class RunFacts:
     agent_running: int
     lacking: Sequence[str] | None
     stepped_at: datetime | None
-    calls: Sequence[JsonObject]
+    calls: Sequence[str]
     waits: Sequence[JsonObject]
 
 

@@ -63,6 +63,13 @@ async def test_a_run_that_executes_waits_or_has_ended_says_what_for(api: Api, wo
     run_id = await api.run(thread)
     turn = await worker.claim(thread)
     assert await _why(api, run_id) == ["executes", "model"]
+    other = await api.thread()
+    calling = await api.run(other)
+    await (await worker.claim(other)).open_call("lathe")
+    called = (await _reasons(api, calling)).reasons
+    assert [reason.kind for reason in called] == ["executes", "call"]
+    assert "'lathe'" in called[1].text
+    assert called[1].since is not None
     await turn.suspend("", NewWait("call_1", AskUser(question="Which one?")))
     (waits,) = (await _reasons(api, run_id)).reasons
     assert (waits.kind, waits.text) == ("waits", "It waits for a person's answer.")
