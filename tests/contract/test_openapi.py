@@ -440,8 +440,20 @@ _OPERATIONS = [
 ]
 
 
+_FIRST_OF_THEIR_KIND = set(
+    {(path.split("/")[1:3][-1], method): (path, method) for path, method in reversed(_OPERATIONS)}.values()
+)
+"""The first operation of each resource with each method. The same module answers the others, by the same means."""
+
+
 # Not `parametrize` of schemathesis: it generates all requests while tests are collected, in each test process.
-@pytest.mark.parametrize(("path", "method"), _OPERATIONS)
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [
+        pytest.param(*operation, marks=() if operation in _FIRST_OF_THEIR_KIND else pytest.mark.long)
+        for operation in _OPERATIONS
+    ],
+)
 def test_the_api_does_as_its_document_says(
     path: str, method: str, document_without_long_patterns: BaseSchema, served: Served, headers: dict[str, str]
 ) -> None:

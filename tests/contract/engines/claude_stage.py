@@ -30,6 +30,7 @@ holds for this engine (run it with an empty set); but each of its turns starts a
 """
 LONG_WITH_CLAUDE = frozenset(
     {
+        "test_a_canceled_task_is_canceled",
         "test_a_result_is_committed_before_the_others_of_its_step_end",
         "test_a_result_names_the_tools_that_the_model_was_offered",
         "test_a_session_that_cannot_be_resumed_becomes_a_new_conversation",
@@ -39,6 +40,8 @@ LONG_WITH_CLAUDE = frozenset(
         "test_only_the_result_that_is_refused_is_left_out",
         "test_an_abort_during_a_commit_lets_the_commit_end",
         "test_an_abort_from_within_a_callback_stops_at_that_token",
+        "test_callbacks_come_in_order",
+        "test_calls_of_one_step_run_concurrently",
         "test_steering_that_was_committed_is_not_lost_by_a_crash",
         "test_usage_adds_up_over_steps",
     }

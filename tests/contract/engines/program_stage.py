@@ -66,6 +66,7 @@ LONG_WITH_PROGRAMS = {
             "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
             "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",
             "test_only_the_result_that_is_refused_is_left_out",
+            "test_steering_joins_at_the_step_boundary",
         }
     ),
 }

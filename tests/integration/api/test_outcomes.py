@@ -281,7 +281,27 @@ async def _second(pair: Awaitable[tuple[str, str]]) -> str:
     return (await pair)[1]
 
 
-@pytest.mark.parametrize("name", _REQUESTS)
+_ONE_OF_EACH_KIND = {
+    "a message",
+    "a message with a key",
+    "an interrupt",
+    "a cancel of a running run",
+    "an answer",
+    "a pause",
+    "the end of a thread",
+    "a firing",
+    "an orchestration",
+}
+"""A unit of work, one that is found again by its key, and one that changes two runs; a request to a run that is
+executed, and one that begins a run again; a statement that commits by itself, a deletion, and what makes rows of other
+homes.
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in _ONE_OF_EACH_KIND else pytest.mark.long) for name in _REQUESTS],
+)
 @proves("unavailable.says-what", "unavailable.written")
 async def test_the_answer_is_true_wherever_the_database_goes_away(
     name: str, stage: _Stage, monkeypatch: pytest.MonkeyPatch

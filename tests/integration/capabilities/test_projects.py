@@ -292,7 +292,8 @@ async def _answer(stage: Stage, run_id: str, answer: Answer) -> RunView:
 
 
 @proves("tools.crash")
-@pytest.mark.parametrize("name", ["die", "leave"])
+# That a call may not leave is of the process, and shown in `tests/unit/sdk/test_serving.py`.
+@pytest.mark.parametrize("name", ["die", pytest.param("leave", marks=pytest.mark.long)])
 async def test_a_call_whose_process_ends_is_interrupted_and_the_next_has_a_new_one(stage: Stage, name: str) -> None:
     await stage.agent("clerk", capabilities={"project:shop": {}})
     assert f"{name} was interrupted: the process of project:shop ended during the call" in await _call(
@@ -302,6 +303,7 @@ async def test_a_call_whose_process_ends_is_interrupted_and_the_next_has_a_new_o
 
 
 @proves("tools.crash")
+@pytest.mark.long  # so does `tests/integration/engines/test_tool_programs.py`
 async def test_an_idempotent_call_whose_process_ends_is_made_again_with_its_key(stage: Stage, folder: Path) -> None:
     await stage.agent("clerk", capabilities={"project:shop": {}})
     assert '"alive"' in await _call(stage, ("die_idempotent", {}))

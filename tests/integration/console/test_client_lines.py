@@ -235,7 +235,14 @@ _RUN: Final[Mapping[str, Callable[[Place, str], None]]] = {
 
 
 @proves("doors.connect")
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.key)
+@pytest.mark.parametrize(
+    "client",
+    [
+        # The same program with the same settings as another: `nova acp` of zed.
+        pytest.param(client, id=client.key, marks=pytest.mark.long if client.key == "jetbrains" else ())
+        for client in CLIENTS
+    ],
+)
 def test_the_lines_of_a_client_get_an_answer_of_the_agent(client: Client, place: Place) -> None:
     for lines in client.lines:
         _RUN[client.key](place, lines.text(place.fleet.api_url, "nova"))

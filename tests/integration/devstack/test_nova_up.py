@@ -138,8 +138,8 @@ def nova_up(
 
 @pytest.mark.begins_first
 @proves("secrets.placed", "tenants.second-wall", "start.refused", "packaging.names")
-def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_process_but_all_data(home: Path) -> None:
-    """The first stack is the wheel's, beside a project with modules of the same names; the others the repository's."""
+def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_process(home: Path) -> None:
+    """The stack is the wheel's, beside a project with modules of the same names; the refused ones the repository's."""
     wrong = {**environment(home), "NOVA_REDIS_URL": "redis://127.0.0.1:9/0"}
     refused = subprocess.run(COMMAND, env=wrong, capture_output=True, text=True, timeout=START_S, check=False)
     assert (refused.returncode, home.exists()) == (1, False)
@@ -210,9 +210,22 @@ def test_it_starts_refuses_a_second_stack_restarts_what_died_and_leaves_no_proce
         process.kill()
         process.wait()
         assert wait_until_gone(everyone, STOP_S) == set(), log.read_text()
+
+
+# The parts are shown alone: the key by `test_first_start.py`, kept data by `test_embedded_servers.py`, the order of
+# the end by `test_supervisor.py`.
+@pytest.mark.long
+def test_a_killed_stack_starts_again_with_its_data_and_ends_in_order(home: Path) -> None:
+    with nova_up(home) as (process, state, log):
+        everyone = descendants(process.pid)
+        process.kill()
+        process.wait()
+        assert wait_until_gone(everyone, STOP_S) == set(), log.read_text()
+    key_file = home / "api_key"
     key = key_file.read_text()
     with nova_up(home) as (process, state, log):
         assert key_file.read_text() == key
+        headers = {"Authorization": f"Bearer {key.strip()}"}
         assert httpx2.get(f"{state.api_url}/v1/agents", headers=headers).status_code == 200
         everyone = descendants(process.pid)
         process.send_signal(signal.SIGTERM)

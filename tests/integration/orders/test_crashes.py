@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import get_args
 
 import pytest
 
@@ -12,9 +13,9 @@ from nova_workers.contracts.orders import PolicyDocument
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
+from tests.support.points import each_once
 
 _WRITES = ("claim", "begin", "reserve", "end", "move", "insert_part", "finish", "add_trail")
-_FAULTS: tuple[Fault, ...] = ("crash_before", "crash_after", "lose_reply", "refuse")
 _TREE = {"craft": "craft", "critic": "review", "general": "general"}
 
 
@@ -45,8 +46,7 @@ async def _check_one_result(desk: OrderDesk, trace_id: str) -> None:
     assert ended == 1
 
 
-@pytest.mark.parametrize("fault", _FAULTS)
-@pytest.mark.parametrize("write", _WRITES)
+@pytest.mark.parametrize(("write", "fault"), each_once(_WRITES, get_args(Fault)))
 @proves("order.crash")
 async def test_an_order_survives_a_fault_at_each_write(desk: OrderDesk, write: str, fault: Fault) -> None:
     desk.engine.answers = {"critic": critique(), "general": proposal("Final")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta, tzinfo
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjector
 from tests.support.harness.workers import Harness
+from tests.support.points import each_once
 
 STATEMENTS = ("settle_alone", "settle", "take_due", "lock_threads", "spent", "insert", "request", "move")
 """The statements of a tick with every kind of trigger, in their order."""
@@ -59,8 +61,7 @@ async def full_house(triggers: TriggerHarness) -> None:
     )
 
 
-@pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-@pytest.mark.parametrize("statement", STATEMENTS)
+@pytest.mark.parametrize(("statement", "fault"), each_once(STATEMENTS, get_args(Fault)))
 @proves("triggers.crash")
 async def test_each_occurrence_fires_once_if_a_ticker_dies_at_any_statement(
     triggers: TriggerHarness, statement: str, fault: Fault

@@ -50,7 +50,14 @@ def test_a_closed_stdout_is_one_line(arguments: list[str]) -> None:
     assert done.stderr == "nova: The output could not be written: Bad file descriptor.\n"
 
 
-@pytest.mark.parametrize(("where", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("/dev/full", "No space left on device"),
+        # As for `nova version` above.
+        pytest.param("&-", "Bad file descriptor", marks=pytest.mark.long),
+    ],
+)
 def test_the_demo_ends_on_a_stdout_that_cannot_be_written(where: str, why: str) -> None:
     command = f"{sys.executable} -m nova_workers.cli.demo >{where}"
     done = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
@@ -95,11 +102,12 @@ sys.exit(importlib.import_module(program).main())
     ("program", "moment", "arguments"),
     [
         ("nova_workers.cli.__main__", "nova_workers.cli.app", ["version"]),
-        ("nova_workers.cli.__main__", "typer", ["version"]),
-        ("nova_workers.cli.__main__", "nova_workers.cli.version", ["version"]),
-        ("nova_workers.cli.__main__", "pydantic_core", ["runs", "list"]),
+        # A library of all commands, the command's own module, and libraries of one command: later moments of one guard.
+        pytest.param("nova_workers.cli.__main__", "typer", ["version"], marks=pytest.mark.long),
+        pytest.param("nova_workers.cli.__main__", "nova_workers.cli.version", ["version"], marks=pytest.mark.long),
+        pytest.param("nova_workers.cli.__main__", "pydantic_core", ["runs", "list"], marks=pytest.mark.long),
         ("nova_workers.cli.__main__", "httpx2", ["chat"]),
-        ("nova_workers.cli.__main__", "nova_workers.base.config.sections", ["up"]),
+        pytest.param("nova_workers.cli.__main__", "nova_workers.base.config.sections", ["up"], marks=pytest.mark.long),
         ("nova_workers.cli.__main__", "the end", ["version"]),
         ("nova_workers.devstack.__main__", "nova_workers.devstack.stack", []),
         ("nova_workers.devstack.__main__", "the end", ["--help"]),

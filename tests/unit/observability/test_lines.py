@@ -146,14 +146,15 @@ for event in ("first", "second", "third"):
 @pytest.mark.parametrize(
     ("end", "exit_code"),
     [
-        ("", 0),
+        pytest.param("", 0, marks=pytest.mark.long),
         ("sys.exit(3)", 3),
-        ("raise RuntimeError", 1),
-        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
+        # These ends are of Python, as the one above.
+        pytest.param("raise RuntimeError", 1, marks=pytest.mark.long),
+        pytest.param("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, marks=pytest.mark.long),
         ("write_lines_at_once(); os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
         ("log.error('fourth'); os._exit(70)", 70),
         # The child has none of its parent's lines, and writes its own.
-        ("if os.fork() == 0: sys.exit()\nos.wait()", 0),
+        pytest.param("if os.fork() == 0: sys.exit()\nos.wait()", 0, marks=pytest.mark.long),
         ("if os.fork() == 0: log.error('fourth'); os._exit(0)\nos.wait()", 0),
     ],
 )

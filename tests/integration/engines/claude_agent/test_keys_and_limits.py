@@ -86,6 +86,7 @@ async def test_a_key_that_fails_in_mid_turn_loses_no_text(make_engine: MakeEngin
     assert result.usage.turns == 2
 
 
+@pytest.mark.long  # the keys are of the shared turn; the kind is in test_turns.py
 async def test_if_every_key_is_refused_the_turn_fails_as_an_auth_failure(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
@@ -99,6 +100,7 @@ async def test_if_every_key_is_refused_the_turn_fails_as_an_auth_failure(
         assert len(server.requests) == asked
 
 
+@pytest.mark.long  # the next model is of the shared turn, as the next key
 async def test_an_unavailable_model_is_replaced_by_the_next(make_engine: MakeEngine, server: ModelServer) -> None:
     server.reply_when(lambda _, body: body["model"] == MODEL, Status(404, "not_found_error", f"model: {MODEL}"))
     server.reply(text_response("Well done"))

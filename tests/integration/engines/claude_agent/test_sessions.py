@@ -22,6 +22,7 @@ from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 
+@pytest.mark.long  # so does test_fleet.py, through the ledger
 async def test_another_worker_resumes_the_session(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions
 ) -> None:

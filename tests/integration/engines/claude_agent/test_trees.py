@@ -43,6 +43,7 @@ def reply_to(server: ModelServer, prompt: str, *replies: Stream) -> None:
     server.reply_when(asks, *replies)
 
 
+@pytest.mark.long  # programs/ shows it with a program that starts faster
 async def test_a_master_spawns_a_worker_waits_for_it_and_sums_up(harness: Harness, server: ModelServer) -> None:
     spawn = {"prompt": "Count the files", "name": "Counter", "wait": False}
     reply_to(

@@ -90,6 +90,7 @@ async def test_usage_has_cache_and_reasoning_tokens_and_a_price(engine: ClaudeAg
     assert server.requests[0]["thinking"]["type"] == "enabled"
 
 
+@pytest.mark.long  # prices are of the shared turn
 async def test_the_operators_price_applies_if_the_answering_model_has_another_name(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:

@@ -16,6 +16,7 @@ from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.workers import Harness
+from tests.support.points import each_once
 from tests.support.servers.model_server import Asks, ModelServer, Part, Stream, model_server
 
 Json = dict[str, Any]
@@ -75,8 +76,7 @@ async def test_the_turn_has_the_writes_between_which_workers_are_killed(harness:
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
-@pytest.mark.parametrize(("statement", "nth"), WRITES)
+@pytest.mark.parametrize(("statement", "nth", "fault"), each_once(WRITES, ["crash_before", "crash_after"]))
 @proves("journal.resume", "journal.once", "finish.usage-once", "finish.history")
 async def test_a_real_turn_continues_after_a_kill_between_any_two_writes(
     harness: Harness, server: ModelServer, statement: str, nth: int, fault: Fault

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -26,6 +26,7 @@ from tests.support.harness.invariants import check_any_time
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
+from tests.support.points import each_once
 from tests.support.waiting import until
 
 _ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
@@ -593,8 +594,7 @@ async def test_the_reconciler_resolves_a_parents_wait_for_an_ended_child(fleet: 
     assert await _result_of(fleet, run.run_id) == ("completed", "b says")
 
 
-@pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
-@pytest.mark.parametrize("statement", ["suspend", "resolve", "finish"])
+@pytest.mark.parametrize(("statement", "fault"), each_once(["suspend", "resolve", "finish"], get_args(Fault)))
 @proves("suspend.once", "suspend.child")
 async def test_a_delegation_survives_a_fault_at_each_of_its_writes(fleet: Harness, statement: str, fault: Fault):
     worker, other = fleet.worker(), fleet.worker()
