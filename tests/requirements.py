@@ -440,6 +440,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # the console
     "console.away": "A page says within 2 s that the fleet does not answer, and goes on by itself once it does.",
     "console.layout": "From 320 px on, no page cuts off a text or a control, whatever the names in it are.",
+    "console.forks-once": "A form that sends a message in a fork makes one fork, however often it arrives.",
+    "console.formulas": "Formulas are drawn without a script, at a bounded cost; what is none is shown as written.",
     "console.trace": "A run's page shows what its models were asked, and is read by keyboard.",
     "console.accessible": "No page of the console, in any state, has a serious fault by axe's rules, also at 360 px.",
     "console.names": "The console shows things by their names and codes as words, and ids where they are to be copied.",

@@ -21,6 +21,8 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
+from nova_workers.console.formulas import FORMULA_ATTRIBUTES, FORMULA_TAGS, Formulas, read_formulas
+
 _HIGHLIGHTED_CHARS = 20_000
 """Longer code is shown without colours: they cost about 9 µs a character, and ten times its size."""
 _MARKDOWN_CHARS = 200_000
@@ -28,19 +30,26 @@ _MARKDOWN_CHARS = 200_000
 _NESTING = 20
 
 _CODE_CLASS = "code"
+_LANGUAGE_CHARS = 30
+_FORMULAS = "formulas"
 _COLOURED = "coloured"
 """How many characters of code may still have colours, in the environment of a rendering."""
 
-_TAGS = frozenset(
-    {"p", "br", "hr", "em", "strong", "s", "code", "pre", "span", "div", "blockquote", "ul", "ol", "li", "a", "sup"}
-    | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "del"}
+_TAGS = (
+    frozenset(
+        {"p", "br", "hr", "em", "strong", "s", "code", "pre", "span", "div", "blockquote", "ul", "ol", "li", "a", "sup"}
+        | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "del", "button"}
+    )
+    | FORMULA_TAGS
 )
 _ATTRIBUTES = {
+    **dict.fromkeys(FORMULA_TAGS, FORMULA_ATTRIBUTES),
     "a": {"href", "title", "target", "class"},
     "*": {"dir"},
+    "button": {"type", "class", "data-copy-code"},
     "ol": {"start"},
     "code": {"class"},
-    "div": {"class"},
+    "div": {"class", "tabindex"},
     "span": {"class"},
     "pre": {"class", "tabindex"},
     "th": {"class"},
@@ -103,6 +112,14 @@ class _Renderer(RendererHTML):
         env[_COLOURED] -= len(code)
         return str(code_block(code, language[0] if language and env[_COLOURED] >= 0 else ""))
 
+    def math_inline(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write a formula in a line."""
+        return env[_FORMULAS].render(tokens[idx].content, is_block=False)
+
+    def math_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Write a formula in a line of its own, which the keyboard scrolls if it is wide."""
+        return f'<div class="formula" tabindex="0">{env[_FORMULAS].render(tokens[idx].content, is_block=True)}</div>'
+
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Write an indented block of code."""
         return str(code_block(tokens[idx].content))
@@ -132,6 +149,7 @@ _markdown = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING}, re
 _markdown.enable(["table", "strikethrough"])
 _markdown.core.ruler.push("tasks", _mark_tasks)
 _markdown.use(footnote_plugin)
+_markdown.use(read_formulas)
 # The plugin has put its own rules, with links and ids, over those of the renderer's class.
 _markdown.renderer = _Renderer(_markdown)
 _cleaner = nh3.Cleaner(
@@ -151,7 +169,7 @@ _cleaner = nh3.Cleaner(
 def to_html(text: str | None) -> Markup:
     """Return Markdown as safe HTML. What it costs is bounded, whatever the length of the text."""
     whole = text or ""
-    env = {_COLOURED: _HIGHLIGHTED_CHARS}
+    env: dict[str, object] = {_COLOURED: _HIGHLIGHTED_CHARS, _FORMULAS: Formulas()}
     shown = Markup(_cleaner.clean(_markdown.render(whole[:_MARKDOWN_CHARS], env)))  # noqa: S704 - cleaned
     rest = whole[_MARKDOWN_CHARS:]
     plain = Markup('<pre class="code" tabindex="0">{}</pre>').format(rest) if rest else Markup()
@@ -160,9 +178,15 @@ def to_html(text: str | None) -> Markup:
 
 def code_block(text: str, language: str = "") -> Markup:
     """Return code as HTML with classes for its colours, if its language is known. The keyboard scrolls it."""
-    return Markup('<div class="code-block"><pre class="{}" tabindex="0"><code>{}</code></pre></div>').format(
-        _CODE_CLASS, _highlighted(text, language)
+    return Markup('<div class="code-block">{}<pre class="{}" tabindex="0"><code>{}</code></pre></div>').format(
+        code_head(language), _CODE_CLASS, _highlighted(text, language)
     )
+
+
+def code_head(language: str = "") -> Markup:
+    """Return the line above code: its language, and the button that copies it."""
+    button = Markup('<button type="button" class="copy-code" data-copy-code="">Copy</button>')
+    return Markup('<div class="code-head"><span>{}</span>{}</div>').format(language[:_LANGUAGE_CHARS], button)
 
 
 def _highlighted(text: str, language: str) -> str:

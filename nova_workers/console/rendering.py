@@ -17,7 +17,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
 from nova_workers.console.local_times import ZONES, time_filters
-from nova_workers.console.markdown import code_block, to_html
+from nova_workers.console.markdown import code_block, code_head, to_html
 from nova_workers.console.names import name_filters
 from nova_workers.console.navigation import menu
 from nova_workers.console.state import session_of, state_of
@@ -49,6 +49,7 @@ def build_templates(assets: Assets, clock: Clock) -> Environment:
     # Jinja types them as its own functions.
     names = cast(dict[str, object], environment.globals)
     names["asset"] = assets.url
+    names["code_head"] = code_head
     names["zones"] = ZONES
     names["new_key"] = partial(new_id, "evt")
     return environment

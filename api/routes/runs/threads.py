@@ -170,12 +170,30 @@ async def delete_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: Stat
 
 
 @router.post("/{thread_id}/fork", status_code=201, responses=problems(404, 409, 410, body=True))
-async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCaller, state: State) -> ThreadView:
+async def fork_thread(
+    thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCaller, state: State, repeats: RepeatableRequest
+) -> ThreadView:
     """Create a thread that continues from a finished turn of this one."""
-    async with state.services.database.connection() as connection:
-        return await ledger.fork_thread(
-            connection, caller.tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
+    key, tenant_id = repeats.bound_to(body), caller.tenant_id
+
+    async def fork(transaction: Connection) -> ThreadView:
+        made = await ledger.fork_thread(
+            transaction, tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
         )
+        await name_made(transaction, tenant_id, key, made.id)
+        return made
+
+    async def write() -> tuple[ThreadView, bool]:
+        async with state.services.database.transaction() as transaction:
+            return await once(
+                transaction,
+                tenant_id,
+                key,
+                lambda: fork(transaction),
+                lambda made_id: ledger.get_thread(transaction, tenant_id, made_id),
+            )
+
+    return await repeats.once("the fork", write)
 
 
 @router.get("/{thread_id}/forks", responses=problems(404, 410), name="list_thread_forks")

@@ -15,6 +15,7 @@ from nova_workers.cli.resources import Filter, deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, short, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.client import iterate
+from nova_workers.client.thread_text import markdown_of_thread
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFork, ThreadPatch, ThreadView
 
@@ -89,6 +90,25 @@ async def show(
             session.out.text(f"⊘ {turn_id} {short(note.strip('[]'), _BLOCK_CHARS)}", "yellow")
     if left_out:
         session.out.text(f"The model does not get that any more. To bring it back: nova threads restore {thread}")
+
+
+@remote(app, "export")
+async def export(
+    session: Session,
+    thread: ThreadArgument,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to save it. Default: stdout.")] = None,
+) -> None:
+    """Write a conversation as Markdown: what was said, tool calls, and their results."""
+    found = await session.client.threads.get(thread)
+    text = "".join([piece async for piece in markdown_of_thread(session.client, found)])
+    if output is None:
+        session.out.done({"thread": found, "markdown": text}, text.rstrip("\n"))
+        return
+    try:
+        output.write_text(text, "utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{str(output)!r} cannot be written: {error.strerror}. Give a place with -o.") from error
+    session.out.done({"saved": str(output)}, str(output))
 
 
 @remote(app, "restore")

@@ -57,11 +57,11 @@ async def answer(request: Request) -> Response:
 
 async def fork(request: Request) -> Response:
     """Continue from a turn in a new conversation."""
-    calls, at = client_of(request).threads, request.path_params
+    form, calls, at = await read_form(request), client_of(request).threads, request.path_params
     return await act(
         request,
         _page(at["thread_id"]),
-        lambda: calls.fork(at["thread_id"], ThreadFork(turn_id=at["turn_id"])),
+        lambda: calls.fork(at["thread_id"], ThreadFork(turn_id=at["turn_id"]), idempotency_key=form.given("key")),
         lambda made: Done("This is a fork: it goes on from here, and the original stays.", _page(made.id)),
     )
 
@@ -93,7 +93,7 @@ async def _send_in_fork(client: NovaClient, thread_id: str, turn_id: str, form: 
     changed = form.given("message")
     files = [block for block in content if block.get("type") != "text"]
     message = list(content) if changed is None else message_of(changed, files)
-    return await send_in_fork(client, thread_id, turn.parent_turn_id, turn.agent_id, message)
+    return await send_in_fork(client, thread_id, turn.parent_turn_id, turn.agent_id, message, key=form.given("key"))
 
 
 async def again(request: Request) -> Response:

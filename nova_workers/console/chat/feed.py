@@ -6,12 +6,14 @@ from contextlib import aclosing
 from time import monotonic
 
 from nova_workers.base.errors import Gone, NotFound, NovaError
+from nova_workers.base.ids import new_id
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.console.chat.around import Around, load_around
 from nova_workers.console.chat.live_run import LiveRun
 from nova_workers.console.chat.tail import Renderer, Tail
 from nova_workers.console.chat.transcript import Conversation, ShownTurn, load_conversation
+from nova_workers.console.chat.tree import Switches
 from nova_workers.console.live import DONE, Change
 from nova_workers.contracts.http.wire import RunView, ThreadView
 
@@ -62,6 +64,7 @@ class _Feed:
         self._after = after
         self._render = render
         self._listed_agent = listed_agent
+        self._key = new_id("evt")
         self._wake = asyncio.Event()
         self._stale = True
         self._error: NovaError | None = None
@@ -84,6 +87,9 @@ class _Feed:
         self._wake.clear()
         changes: list[Change] = []
         loaded = None
+        if self._around is None:
+            # A turn shows what it parts from.
+            self._around = await load_around(self._client, self._thread_id)
         while self._stale:
             self._stale = False
             loaded = await load_conversation(
@@ -93,13 +99,16 @@ class _Feed:
         if loaded is not None:
             self._conversation = loaded
             # In a thread: others want their pages while a long answer is rendered.
-            changes += await asyncio.to_thread(self._ledger_changes, loaded)
+            changes += await asyncio.to_thread(self._ledger_changes, loaded, self._around.switches)
             self._follow(loaded.next_run)
         changes += self._tail_changes()
         if self._threads is not None:
             changes += self._replaced("threads", self._render("threads", self._threads, self._thread_id))
-        if self._around is not None:
-            changes += self._replaced("around", self._render("around", *self._around))
+        changes += self._replaced("around", self._render("around", self._around))
+        for (turn_id, next_id), switch in self._around.switches.items():
+            html = self._render("switch", turn_id, next_id, switch)
+            if self._is_new(f"switch-{turn_id}-{next_id}", html):
+                changes.append(Change("replace", f"switch-{turn_id}-{next_id}", html))
         self._rendered_at = monotonic()
         self._pause_s = max(_LEAST_PAUSE_S, _PAUSE_FACTOR * (self._rendered_at - started))
         return changes
@@ -127,10 +136,10 @@ class _Feed:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _ledger_changes(self, loaded: Conversation) -> list[Change]:
+    def _ledger_changes(self, loaded: Conversation, switches: Switches) -> list[Change]:
         changes: list[Change] = []
         for shown in loaded.turns:
-            html = self._render("turn", shown, loaded.thread)
+            html = self._render("turn", shown, loaded.thread, switches, self._key)
             if self._is_new(f"turn-{shown.turn.id}", html):
                 changes.append(Change("append", "turns", html))
         for name in ("head", "queue", "controls", "side", "naming"):

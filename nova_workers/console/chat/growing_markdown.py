@@ -10,10 +10,13 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 
+from nova_workers.console.formulas import read_formulas
+
 _FENCES = ("```", "~~~")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
 _blocks = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("inline")
+_blocks.use(read_formulas)
 """Finds blocks only: what is inside of them is rendered later."""
 
 

@@ -1,12 +1,15 @@
 """A message from the composer's form: text with attached images, PDFs and text files."""
 
 from base64 import b64encode
+from hashlib import sha256
 from mimetypes import guess_type
 
+import orjson
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
@@ -46,7 +49,13 @@ def message_of(text: str, files: list[ContentBlock]) -> str | list[ContentBlock]
 
 
 async def send_in_fork(
-    client: NovaClient, thread_id: str, parent_turn_id: str | None, agent_id: str, message: str | list[ContentBlock]
+    client: NovaClient,
+    thread_id: str,
+    parent_turn_id: str | None,
+    agent_id: str,
+    message: str | list[ContentBlock],
+    *,
+    key: str | None,
 ) -> RunView:
     """Send a message in a fork of a conversation that ends with a turn; without one, in a new conversation.
 
@@ -56,13 +65,16 @@ async def send_in_fork(
         parent_turn_id: The last turn of the fork.
         agent_id: The agent of a new conversation.
         message: What is sent.
+        key: Of the form, which a person may send again with another message: one fork is made for each, with one run.
     """
+    sent = f"{key or new_id('evt')}-{sha256(orjson.dumps(message)).hexdigest()[:16]}"
     values: dict[str, object] = {"message": message}
     if parent_turn_id is None:
         values["agent_id"] = agent_id
     else:
-        values["thread_id"] = (await client.threads.fork(thread_id, ThreadFork(turn_id=parent_turn_id))).id
-    return await client.runs.create(build(StatelessRunCreate, values))
+        fork = ThreadFork(turn_id=parent_turn_id)
+        values["thread_id"] = (await client.threads.fork(thread_id, fork, idempotency_key=f"{sent}-fork")).id
+    return await client.runs.create(build(StatelessRunCreate, values), idempotency_key=sent)
 
 
 async def _block(file: UploadFile) -> ContentBlock:

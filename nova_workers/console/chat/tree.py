@@ -1,14 +1,18 @@
-"""The tree of forks as a drawing: a lane for each thread, a dot for each turn, an arc where a thread leaves another."""
+"""The tree of forks as a drawing: a lane for each thread, its turns by their numbers, an arc where it leaves another.
 
-from collections.abc import Sequence
+And as a switch at each turn where threads part, which leads from one to the next.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nova_workers.console.chat.transcript import PAGE_TURNS
 from nova_workers.contracts.http.overview.forks import ForkedThread, ForkTreeView
 
-_LANE, _STEP, _MARGIN = 16.0, 14.0, 10.0
-_MOST_HEIGHT = 420.0
-_LEAST_DOT_STEP = 7.0
-"""Closer turns are drawn as one line; each thread keeps its last dot."""
+_LANE, _STEP, _MARGIN = 26.0, 24.0, 12.0
+_MOST_HEIGHT = 480.0
+_LEAST_DOT_STEP = 18.0
+"""Closer turns are drawn as one line; each thread keeps its last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,60 @@ class Drawing:
     height: float
     lanes: tuple[Lane, ...]
     complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Where threads part: which of their turns is shown, and where the ones before and after it are.
+
+    Attributes:
+        place: Of the shown one, from 1.
+        before: The address of the one before; None at the first.
+    """
+
+    place: int
+    count: int
+    before: str | None
+    after: str | None
+
+
+Switches = Mapping[tuple[str | None, str], Switch]
+"""By the turn that the threads have in common last, and the thread whose turn follows."""
+
+
+def switches_of(tree: ForkTreeView) -> Switches:
+    """Return the switches of a tree: at each turn that more than one thread continues from."""
+    by_id = {item.id: item for item in tree.items}
+    parted: dict[str, list[ForkedThread]] = {}
+    for item in tree.items:
+        if item.fork_turn_id is None or item.fork_depth is None:
+            continue
+        if item.fork_turn_id not in parted:
+            parted[item.fork_turn_id] = []
+            parent = by_id.get(item.parent_thread_id or "")
+            if parent is not None and _goes_on(parent, item.fork_depth):
+                parted[item.fork_turn_id].append(parent)
+        if _goes_on(item, item.fork_depth):
+            parted[item.fork_turn_id].append(item)
+    depths = {item.fork_turn_id: item.fork_depth or 0 for item in tree.items}
+    switches: dict[tuple[str | None, str], Switch] = {}
+    for turn_id, threads in parted.items():
+        places = [_address(thread, depths[turn_id] + 1) for thread in threads]
+        for at, thread in enumerate(threads if len(threads) > 1 else ()):
+            before, after = places[at - 1] if at else None, places[at + 1] if at + 1 < len(places) else None
+            switches[turn_id, thread.id] = Switch(at + 1, len(places), before, after)
+    return switches
+
+
+def _goes_on(thread: ForkedThread, depth: int) -> bool:
+    """Return whether a thread has turns of its own below a depth."""
+    return not thread.deleted and (thread.head_depth or 0) > depth
+
+
+def _address(thread: ForkedThread, depth: int) -> str:
+    """Return where a turn of a thread is shown."""
+    is_older = (thread.head_depth or 0) - depth >= PAGE_TURNS
+    return f"/chat/{thread.id}{f'?to={depth + PAGE_TURNS // 2}' if is_older else ''}#at-{depth}"
 
 
 def draw_tree(tree: ForkTreeView, current: str) -> Drawing | None:

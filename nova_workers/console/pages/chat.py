@@ -2,15 +2,16 @@
 
 import asyncio
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput, NotFound, Rejected
 from nova_workers.base.ids import new_id
+from nova_workers.client.thread_text import markdown_of_thread
 from nova_workers.console.access import agent_choices
 from nova_workers.console.chat import actions
 from nova_workers.console.chat.around import load_around
@@ -136,6 +137,26 @@ async def show_events(request: Request) -> Response:
     )
 
 
+async def export(request: Request) -> Response:
+    """Download a conversation as Markdown."""
+    client = client_of(request)
+    thread = await client.threads.get(request.path_params["thread_id"])
+    pieces = markdown_of_thread(client, thread)
+    # A refusal comes before the first piece of the answer.
+    begin = await anext(pieces)
+
+    async def text() -> AsyncGenerator[str]:
+        yield begin
+        async for piece in pieces:
+            yield piece
+
+    return StreamingResponse(
+        text(),
+        media_type="text/markdown; charset=utf-8",
+        headers={"content-disposition": f'attachment; filename="{thread.id}.md"', "cache-control": "no-store"},
+    )
+
+
 async def show_media(request: Request) -> Response:
     """Show an image or a document of a message: the place of its block, and within a tool result."""
     at = request.path_params
@@ -179,6 +200,7 @@ PAGE = PageModule(
         Route("/chat/{thread_id:id}", show_thread, methods=["GET"]),
         Route("/chat/{thread_id:id}/messages", send, methods=["POST"]),
         Route("/chat/{thread_id:id}/events", show_events, methods=["GET"]),
+        Route("/chat/{thread_id:id}/export.md", export, methods=["GET"]),
         Route("/chat/{thread_id:id}/media/{depth:int}/{message_id:id}/{place:id}", show_media, methods=["GET"]),
         *actions.ROUTES,
     ),

@@ -61,6 +61,12 @@ async def _thread(_: Api) -> tuple[str, dict[str, object] | None, str]:
     return "/v1/threads", {"messages": messages}, "SELECT count(*) FROM threads"
 
 
+async def _fork(api: Api) -> tuple[str, dict[str, object] | None, str]:
+    messages = [{"role": "user", "content": "Sort the mail."}, {"role": "assistant", "content": "It is sorted."}]
+    thread = (await api.http.post("/v1/threads", json={"messages": messages})).json()["id"]
+    return f"/v1/threads/{thread}/fork", {}, "SELECT count(*) FROM threads WHERE forked_from_thread_id IS NOT NULL"
+
+
 async def _prompt(api: Api) -> tuple[str, dict[str, object] | None, str]:
     orchestration_id = await _new_orchestration(api)
     path = f"/v1/orchestrations/{orchestration_id}/agents/oag/prompt"
@@ -76,6 +82,7 @@ _KINDS = {
     "a trigger": _trigger,
     "a task": _task,
     "an imported thread": _thread,
+    "a fork": _fork,
     "a message to an agent": _prompt,
     "an orchestration": _orchestration,
 }

@@ -359,6 +359,7 @@ def test_threads_are_renamed_forked_and_deleted(nova: Nova) -> None:
     shown = nova.good("threads", "show", fork["id"], "--json").json
     assert [message["role"] for message in shown["messages"]] == ["user", "assistant"]
     assert nova.good("threads", "restore", fork["id"]).out == "Nothing was left out.\n"
+    assert f"Agent nova, conversation {thread}, begun " in nova.good("threads", "export", thread).out
     nova.good("threads", "delete", thread, fork["id"])
     gone = nova("threads", "show", thread)
     assert gone.code == 1

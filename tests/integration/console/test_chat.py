@@ -193,6 +193,48 @@ async def test_a_turn_is_forked_and_tried_again_by_plain_forms(
     assert (await browser.post(f"/chat/{thread}/turns/{first['id']}/retry", data={"depth": "1"})).status_code == 404
 
 
+@proves("console.forks-once")
+async def test_a_message_that_is_sent_again_twice_has_one_fork_and_the_way_to_it(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread = await _said(console, worker, 2)
+    second, _ = (await console.api.http.get(f"/v1/threads/{thread}/turns")).json()["items"]
+    path, form = f"/chat/{thread}/turns/{second['id']}", {"depth": "1", "key": "evt_1", "message": "else"}
+    first, again = [await browser.post(f"{path}/retry", data=form) for _ in range(2)]
+    assert first.headers["location"] == again.headers["location"]
+    # Another message of the same page is another fork.
+    other = await browser.post(f"{path}/retry", data=form | {"message": "something else"})
+    forks = [answer.headers["location"].rpartition("/")[2] for answer in (first, other)]
+    assert forks[0] != forks[1]
+    for fork in forks:
+        assert len((await console.api.http.get(f"/v1/threads/{fork}/runs")).json()["items"]) == 1
+        await worker.play(fork, "other answer.")
+    page = (await browser.get(f"/chat/{forks[0]}")).text
+    assert 'aria-label="Version 2 of 3"' in page
+    assert f'href="/chat/{thread}#at-1"' in page
+    assert f'href="/chat/{forks[1]}#at-1"' in page
+
+
+async def test_a_conversation_is_a_markdown_file(console: Console, browser: httpx2.AsyncClient) -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "sea"}}
+    messages = [
+        {"role": "user", "content": "Where *is* it?"},
+        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "```waves```"}]},
+        {"role": "assistant", "content": "In the **sea**."},
+    ]
+    thread = await console.api.thread(messages=messages)
+    file = await browser.get(f"/chat/{thread}/export.md")
+    assert file.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert file.headers["content-disposition"] == f'attachment; filename="{thread}.md"'
+    said = [line for line in file.text.splitlines() if line and not line.startswith("## ")]
+    assert said[2:] == [
+        *("Where *is* it?", "I look.", "**Tool `look`**", "```json", "{", '  "at": "sea"', "}", "```"),
+        *("**Result**", "````", "```waves```", "````", "In the **sea**."),
+    ]
+    assert (await browser.get("/chat/thr_nowhere/export.md")).status_code == 404
+
+
 async def test_a_failed_turn_says_what_happened(
     console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
 ) -> None:

@@ -6,7 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from nova_workers.console.formulas import FORMULA_ATTRIBUTES, FORMULA_TAGS
 from nova_workers.console.markdown import code_block, to_html
+from tests.requirements import proves
 
 
 class _Elements(HTMLParser):
@@ -48,6 +50,9 @@ class _Elements(HTMLParser):
         "<base href='https://evil.example'>",
         "<meta http-equiv=refresh content='0;url=https://evil.example'>",
         "a[^1] b[^x]\n\n[^1]: <script>alert(1)</script>\n[^x]: [y](javascript:alert(1)) ^[<img src=x>]",
+        r"$\text{<img src=x onerror=alert(1)>}$ \(\mathrm{</math><script>alert(1)</script>}\)",
+        "$$\n<a href='javascript:alert(1)'>x</a>\n$$",
+        r"$\text{&lt;script&gt;alert(1)&lt;/script&gt;}$ \(\href{javascript:alert(1)}{x}\)",
         '[^"><script>alert(1)</script>]\n\n[^"><script>alert(1)</script>]: x',
     ],
 )
@@ -71,8 +76,13 @@ def test_nothing_that_runs_or_loads_survives(text: str) -> None:
         "sup",
         "ol",
         "li",
+        # The button that copies code, whose attributes are fixed; and formulas.
+        *("button", *FORMULA_TAGS),
     }
-    assert found.attributes <= {"class", "dir", "href", "rel", "tabindex", "target", "title"}
+    assert found.attributes <= {
+        *("class", "dir", "href", "rel", "tabindex", "target", "title", "type", "data-copy-code"),
+        *FORMULA_ATTRIBUTES,
+    }
     assert {address.partition(":")[0] for address in found.addresses} <= {"https"}
 
 
@@ -130,6 +140,35 @@ def test_footnotes_stand_at_the_end_with_their_numbers_and_have_no_ids_or_links(
     assert "The end." not in notes
     assert "href" not in html
     assert "id=" not in html
+
+
+@proves("console.formulas")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("$E = mc^2$", '<math display="inline"><mrow><mi>E</mi><mo>=</mo><mi>m</mi><msup><mi>c</mi><mn>2</mn></msup>'),
+        (r"\(a < b\)", '<math display="inline"><mrow><mi>a</mi><mo>&lt;</mo><mi>b</mi></mrow></math>'),
+        ("$$\n\\frac{a}{b}\n$$", '<math display="block"><mrow><mfrac>'),
+        ("text\n\\[ x \\]\ntext", '<div class="formula" tabindex="0"><math display="block"><mrow><mi>x</mi>'),
+        ("> $$\n> x\n> $$", '<math display="block"><mrow><mi>x</mi></mrow></math>'),
+        # Amounts of money, names of variables, code, and signs that are escaped.
+        ("It costs $5 or $10, US$7 and $HOME/$USER", "It costs $5 or $10, US$7 and $HOME/$USER"),
+        ("`$x$` and \\$x\\$", "<code>$x$</code> and $x$"),
+        # What is no formula, defines commands, or is too long.
+        (r"$\frac{$", r"<code>\frac{</code>"),
+        (r"$\newcommand{\a}{\b\b}\a$", r"<code>\newcommand{\a}{\b\b}\a</code>"),
+        ("$" + "x" * 2_001 + "$", '<p dir="auto">$xxx'),
+    ],
+)
+def test_formulas_are_drawn_and_what_is_none_is_shown_as_written(text: str, shown: str) -> None:
+    assert shown in str(to_html(text))
+
+
+@proves("console.formulas")
+def test_what_the_formulas_of_a_text_cost_is_bounded() -> None:
+    html = str(to_html("$a+b$ " * 10_000))
+    assert 1_000 < html.count("<math") < 3_000
+    assert html.count("<math") + html.count("<code>a+b</code>") == 10_000
 
 
 def test_what_a_long_answer_costs_is_bounded() -> None:

@@ -1,6 +1,7 @@
 # Generated from nova_workers/client/resources/thread_calls.py by `make format`: change that file instead.
 """The calls of ``/v1/threads`` that are one request each."""
 
+from nova_workers.client.headers import idempotency
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -51,9 +52,11 @@ class ThreadCalls:
         """Delete a thread; later requests for it raise `Gone`."""
         self._transport.send("DELETE", f"/v1/threads/{thread_id}")
 
-    def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
+    def fork(self, thread_id: str, fork: ThreadFork, *, idempotency_key: str | None = None) -> ThreadView:
         """Create a thread that continues from a turn of this one."""
-        return self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
+        return self._transport.fetch(
+            ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork, headers=idempotency(idempotency_key)
+        )
 
     def forks(self, thread_id: str) -> ForkTreeView:
         """Return the threads that were forked from each other and of which this is one."""

@@ -133,7 +133,9 @@ async def _send_in_fork(client: NovaClient, run_id: str, form: Form) -> RunView:
     run, timeline = await asyncio.gather(client.runs.get(run_id), client.runs.timeline(run_id, limit=1))
     files = [block for block in run.message if block.get("type") != "text"]
     message = message_of(form.value("message"), files)
-    return await send_in_fork(client, run.thread_id, timeline.parent_turn_id, run.agent_id, message)
+    return await send_in_fork(
+        client, run.thread_id, timeline.parent_turn_id, run.agent_id, message, key=form.given("key")
+    )
 
 
 async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:

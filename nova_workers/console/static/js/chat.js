@@ -97,9 +97,19 @@ function startComposer() {
   const input = composer.querySelector("input[type=file]");
   input.addEventListener("change", showFiles);
   field.addEventListener("paste", (event) => event.clipboardData.files.length && (event.preventDefault(), addFiles(event.clipboardData.files)));
-  for (const name of ["dragenter", "dragover"]) composer.addEventListener(name, (event) => { event.preventDefault(); composer.classList.add("dropping"); });
-  for (const name of ["dragleave", "drop"]) composer.addEventListener(name, () => composer.classList.remove("dropping"));
-  composer.addEventListener("drop", (event) => { event.preventDefault(); addFiles(event.dataTransfer.files); });
+  // Files may be dropped anywhere on the page; else the browser would leave it and open them.
+  for (const name of ["dragenter", "dragover"]) addEventListener(name, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    composer.classList.add("dropping");
+  });
+  addEventListener("dragleave", (event) => { if (!event.relatedTarget) composer.classList.remove("dropping"); });
+  addEventListener("drop", (event) => {
+    composer.classList.remove("dropping");
+    if (!event.dataTransfer?.files.length) return;
+    event.preventDefault();
+    addFiles(event.dataTransfer.files);
+  });
   if (matchMedia("(pointer: fine)").matches && !location.hash.startsWith("#turn-")) field.focus({ preventScroll: true });
 }
 

@@ -1,6 +1,7 @@
 // Small parts: times that stay current, copying, the theme, dialogs in older browsers.
 
 const UNITS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+const COPIED_MS = 1_500;
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [2592000, "d", 86400]];
 
 export function startParts() {
@@ -72,6 +73,13 @@ async function onClick(event) {
   if (copy) {
     await navigator.clipboard.writeText(copy.dataset.copy);
     copy.title = "Copied";
+    return;
+  }
+  const copyCode = event.target.closest("[data-copy-code]");
+  if (copyCode) {
+    await navigator.clipboard.writeText(copyCode.closest(".code-block").querySelector("code").textContent);
+    copyCode.textContent = "Copied";
+    setTimeout(() => { copyCode.textContent = "Copy"; }, COPIED_MS);
     return;
   }
   const button = event.target.closest("button[commandfor]");

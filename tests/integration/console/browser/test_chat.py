@@ -177,7 +177,7 @@ async def test_a_conversation_is_forked_and_a_message_tried_again(
     assert fork != thread
     assert await _said(page) == ["One"]
     await page.goto(f"/chat/{thread}")
-    await page.locator(".turn-foot .edit summary").last.click()
+    await page.locator(".asked .edit summary").last.click()
     await page.get_by_label("The changed message").last.fill("Second, changed")
     await page.get_by_role("button", name="Send in a fork").last.click()
     await page.wait_for_url(lambda url: thread not in url)
@@ -185,6 +185,12 @@ async def test_a_conversation_is_forked_and_a_message_tried_again(
     await expect(page.locator(".turn-foot")).to_have_count(2)
     assert await _said(page) == ["One", "Two, changed"]
     assert await page.locator(".bubble.user").all_inner_texts() == ["First", "Second, changed"]
+    # Both versions of the message are a step apart, without a reload since the fork began.
+    await expect(page.locator(".switch").last).to_contain_text("2 / 2")
+    await page.get_by_role("link", name="The version before").click()
+    await page.wait_for_url(f"**/chat/{thread}#at-1")
+    await expect(page.locator(".switch").last).to_contain_text("1 / 2")
+    assert await page.locator(".bubble.user").all_inner_texts() == ["First", "Second"]
 
 
 async def test_a_page_that_was_offline_has_all_of_the_answer_once(page: Page, worker: ManualWorker) -> None:
@@ -275,7 +281,9 @@ async def test_a_conversation_has_no_accessibility_faults_and_is_not_wider_than_
     call = ToolCall(id="toolu_1", tool_name="look", params={"at": "x" * 200}, step=0, sequence=0)
     turn = await worker.claim(thread)
     await turn.commit("I look.", call)
-    await turn.finish("| a | b |\n| - | - |\n| 1 | 2 |\n\n```python\nx = 1\n```\n\n[out](https://example.com)")
+    await turn.finish(
+        "| a | b |\n| - | - |\n| 1 | 2 |\n\n```python\nx = 1\n```\n\n[out](https://example.com)\n\n$$x^2$$"
+    )
     await console.api.http.post(f"/v1/threads/{thread}/fork", json={})
     await console.api.run(thread, "More")
     turn = await worker.claim(thread)
