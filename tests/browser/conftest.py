@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.browser.harness import Site, browser, missing, page_of, site
+from tests.browser.harness import Site, browser, missing, new_context, page_of, site
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_valkey
 
@@ -53,7 +53,7 @@ async def chromium() -> AsyncGenerator[Browser]:
 @pytest_asyncio.fixture(loop_scope=_LOOP)
 async def page(nova: Site, chromium: Browser) -> AsyncGenerator[Page]:
     """A signed-in page at 1280 by 800. A script error, or anything that the page's policy refused, fails the test."""
-    context = await chromium.new_context(viewport={"width": 1280, "height": 800})
+    context = await new_context(chromium, viewport={"width": 1280, "height": 800})
     async with page_of(context) as page:
         await page.goto(nova.login())
         yield page

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page
 
 from nova_workers.console.pages import PAGES
 from nova_workers.contracts.http.tenants import TenantCreate
-from tests.browser.harness import Site, page_of, sign_in_with
+from tests.browser.harness import Site, new_context, page_of, sign_in_with
 from tests.browser.long_data import fill_with_long_data
 from tests.browser.things import states, things, trees
 from tests.requirements import proves
@@ -84,7 +84,7 @@ async def test_pages_in_all_their_states_have_no_accessibility_faults(
         long = await fill_with_long_data(nova.fleet)
         empty = await nova.fleet.tenants.create(TenantCreate(name="Empty", ceilings=None))
         for key, pages in ((long.key, [*_MENU, *long.pages]), (empty.key.key, [*_MENU])):
-            context = await chromium.new_context(base_url=nova.url)
+            context = await new_context(chromium, base_url=nova.url)
             async with page_of(context) as other:
                 await sign_in_with(other, key)
                 faults += await _walk(other, nova.url, pages, (1280, 360))

@@ -7,7 +7,7 @@ import re
 from playwright.async_api import Browser, Page, Route, expect
 
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from tests.browser.harness import Site, signed_in
+from tests.browser.harness import Site, new_context, signed_in
 from tests.support.waiting import until
 
 
@@ -22,7 +22,7 @@ async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, no
 
 async def test_a_login_link_signs_in_only_once(nova: Site, chromium: Browser) -> None:
     link = nova.login()
-    first, second = await chromium.new_context(), await chromium.new_context()
+    first, second = await new_context(chromium), await new_context(chromium)
     page = await first.new_page()
     await page.goto(link)
     await expect(page.get_by_role("heading", level=1)).to_have_text("Home")
@@ -123,7 +123,7 @@ async def test_the_theme_is_kept(page: Page, nova: Site) -> None:
 
 
 async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None:
-    context = await chromium.new_context(java_script_enabled=False)
+    context = await new_context(chromium, java_script_enabled=False)
     page = await signed_in(context, nova)
     await page.get_by_role("link", name="Runs", exact=True).click()
     await page.get_by_role("checkbox", name="failed").check()

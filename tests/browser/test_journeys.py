@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from playwright.async_api import Browser, Page, expect
 
 from nova_workers.contracts.http.keys import KeyCreate
-from tests.browser.harness import Site
+from tests.browser.harness import Site, new_context
 
 _ANSWER_MS = 20_000
 
@@ -19,7 +19,7 @@ _ANSWER_MS = 20_000
 async def _person(nova: Site, chromium: Browser, name: str) -> AsyncGenerator[Page]:
     """Give the page of a person with a key of their own, who signs in at whatever page they open first."""
     key = (await nova.fleet.keys.create(KeyCreate(name=name, scopes=["runs", "agents", "workspace"]))).key
-    context = await chromium.new_context(base_url=nova.url)
+    context = await new_context(chromium, base_url=nova.url)
     page = await context.new_page()
     await page.goto("/chat")
     await page.get_by_label("API key").fill(key)

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from nova_workers.console.pages import PAGES
-from tests.browser.harness import Site, page_of, sign_in_with
+from tests.browser.harness import Site, new_context, page_of, sign_in_with
 from tests.browser.long_data import fill_with_long_data
 from tests.requirements import proves
 
@@ -42,11 +42,11 @@ async def test_nothing_is_cut_off_or_out_of_reach(widths: tuple[int, ...], nova:
     paths = [*(entry.path for module in PAGES for entry in module.nav), *_FORMS, *long.pages]
     if len(widths) < 5:
         paths = [path for path in paths if path.startswith(_EXAMPLES)]
-    context = await chromium.new_context(base_url=nova.url)
+    context = await new_context(chromium, base_url=nova.url)
     async with page_of(context) as page:
         await sign_in_with(page, long.key)
         faults = await _walk(page, nova.url, paths, widths)
-    context = await chromium.new_context()
+    context = await new_context(chromium)
     async with page_of(context) as page:
         # Tenants, with their names, are an operator's.
         await page.goto(nova.login())

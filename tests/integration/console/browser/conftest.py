@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, ViewportSize
 
 from tests.browser.harness import browser as running_browser
-from tests.browser.harness import missing, page_of
+from tests.browser.harness import missing, new_context, page_of
 from tests.integration.api.conftest import Api, working_for
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.shared_servers import SharedServers
@@ -64,7 +64,7 @@ async def browser(console: Console) -> AsyncGenerator[httpx2.AsyncClient]:
 @asynccontextmanager
 async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Page]:
     """Give a page that is signed in by the form, in which no script may fail and nothing break the page's policy."""
-    context = await chromium.new_context(base_url=url, viewport=_VIEWPORT)
+    context = await new_context(chromium, base_url=url, viewport=_VIEWPORT)
     async with page_of(context) as page:
         await page.goto("/login")
         await page.fill("#f-key", key)
@@ -76,7 +76,7 @@ async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Pag
 @pytest_asyncio.fixture(loop_scope=LOOP)
 async def page(chromium: Browser, console: Console, browser: httpx2.AsyncClient) -> AsyncGenerator[Page]:
     """An empty page with the session of `browser`: the console's pages of a sign-in take a second of CPU."""
-    context = await chromium.new_context(base_url=console.url, viewport=_VIEWPORT)
+    context = await new_context(chromium, base_url=console.url, viewport=_VIEWPORT)
     await context.add_cookies(
         [{"name": each.name, "value": each.value or "", "url": console.url} for each in browser.cookies.jar]
     )
