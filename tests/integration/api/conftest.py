@@ -30,7 +30,7 @@ from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenan
 from tests.integration.api.shared_servers import SharedServers, shared_servers
 from tests.support.data.idle_api import idle_api
 from tests.support.servers.asgi import serving
-from tests.support.servers.databases import create_database, own_valkey
+from tests.support.servers.databases import client_of, create_database, own_valkey
 
 _BEHIND_THE_API = frozenset({"database", "redis", "settings", "logs"})
 _WITHOUT_MODEL = {"embedding_provider": "off"}
@@ -227,7 +227,7 @@ async def working(database: Database, redis: Redis) -> AsyncGenerator[ManualWork
 async def working_for(settings: Settings) -> AsyncGenerator[ManualWorker]:
     """Give a worker on the servers of these settings."""
     database = PostgresDatabase(settings.require_database_url(), pool_size=2)
-    async with Redis.from_url(settings.require_redis_url()) as redis, working(database, redis) as worker:
+    async with client_of(settings.require_redis_url()) as redis, working(database, redis) as worker:
         yield worker
     await database.close()
 

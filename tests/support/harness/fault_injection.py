@@ -48,6 +48,7 @@ from nova_workers.domain.usage.sql import budgets
 from nova_workers.domain.waits.sql import records as waits
 from nova_workers.domain.waits.sql import release, suspend
 from nova_workers.ledger.database import Connection, Database, Row, Snapshot
+from tests.support.servers.databases import client_of
 
 Fault = Literal["crash_before", "crash_after", "lose_reply", "refuse"]
 """The worker dies before the statement, or after the commit but before the reply; or it survives and gets an error of
@@ -296,7 +297,7 @@ class FaultInjectingDatabase(Database):
 
 def fault_injecting_redis(redis_url: str, faults: FaultInjector) -> Redis:
     """Return a Redis client of one worker, which the fault injector can disconnect."""
-    redis = Redis.from_url(redis_url)
+    redis = client_of(redis_url)
     lend = redis.connection_pool.get_connection
 
     async def get_connection(*args: Any, **kwargs: Any) -> Any:
