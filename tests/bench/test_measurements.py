@@ -22,12 +22,15 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("changes", "claims", "search", "tools", "triggers", "rename")
-"""Rows with another fleet, or without one."""
+_OWN_FLEET = ("claims", "triggers")
+"""A row without a fleet, and one with another."""
 _OF_NOVA_UP = ("doors", "first", "floor", "start")
 """Rows that start the fleet as users do."""
-_LONG = ("backfill", "cached", "code", "init", "innocents", "notice", "orders", "plan", "recovery", "tokens", "trees")
-"""Rows that wait, or send many turns, with another fleet."""
+_LONG = (
+    *("backfill", "cached", "changes", "code", "init", "innocents", "notice", "orders", "plan", "recovery", "rename"),
+    *("search", "tokens", "tools", "trees"),
+)
+"""The other rows with another fleet."""
 _IN_OWN_TEST = ("scaling", *_OF_NOVA_UP, *_LONG)
 """Rows with more processes than fit into the time of a test beside the others."""
 
@@ -102,6 +105,8 @@ async def test_what_takes_longer_is_measured(postgres_url_admin: str, redis_url:
     assert [figure.value for figure in result.figures if figure.label == "run twice"] == [0] * (row == "recovery")
 
 
+# The measurement of `turns`, with more workers and more API processes.
+@pytest.mark.long
 @pytest.mark.fleet
 @pytest.mark.timeout(180)
 async def test_scaling_out_is_measured_with_the_connections_of_each_kind_of_process(

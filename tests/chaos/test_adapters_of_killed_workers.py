@@ -104,6 +104,8 @@ def _names(folder: Path) -> list[str]:
     return sorted(name for name, _ in _done(folder))
 
 
+# Tests of the kit end each adapter after every step; `test_code_of_killed_workers.py` kills the process of the code.
+@pytest.mark.long
 @proves("graphs.resumed", "pydantic_ai.resumed")
 async def test_agents_of_other_libraries_go_on_elsewhere_after_their_last_finished_step(
     env: dict[str, str], database: Database, tmp_path: Path

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.fleet
 _DOOR = {"NOVA_DOORS": '["a2a"]', "NOVA_TOOLS__MCP_ALLOW_HOSTS": '["127.0.0.1"]'}
 
 
+# `tests/integration/api/doors/test_a2a_calls.py` shows it with a worker that ends in the test process.
+@pytest.mark.long
 @proves("capabilities.a2a")
 async def test_a_call_whose_worker_was_killed_goes_on_with_the_task_that_it_began(
     env: dict[str, str], database: Database

@@ -68,6 +68,8 @@ async def _reading(fleet: Fleet, database: Database) -> AsyncGenerator[_Readers]
         assert reader.text.texts == await committed_texts(database, reader.run_id), reader
 
 
+# The mix of faults compares the same streams while workers die and freeze, and `test_lost_servers.py` after a wipe.
+@pytest.mark.long
 @proves("events.exact")
 async def test_followers_of_killed_and_frozen_workers_and_of_a_wiped_valkey_get_the_ledgers_text(
     env: dict[str, str], database: Database, redis: Redis

@@ -82,6 +82,8 @@ async def test_two_beats_and_two_workers_fire_each_second_once_whichever_dies(en
         await _check_each_once(database)
 
 
+# `tests/integration/triggers/test_exactly_once.py` shows whose clock decides, with a clock that is off.
+@pytest.mark.long
 @proves("triggers.clock")
 async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
     env: dict[str, str], database: Database, tmp_path: Path

@@ -69,6 +69,8 @@ async def _check_it_ended_once(database_url: str, run_id: str) -> None:
         await database.close()
 
 
+# `test_trees.py` has more agents on one slot, and kills its worker.
+@pytest.mark.long
 @proves("suspend.one-slot")
 async def test_three_agents_finish_on_a_worker_with_one_slot(env: dict[str, str]):
     async with Fleet(env, workers=1, beat=True, concurrency=1) as fleet:

@@ -44,6 +44,8 @@ SELECT EXTRACT(EPOCH FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY gap))::flo
 """
 
 
+# `tests/integration/runs/fairness/` shows the order without processes.
+@pytest.mark.long
 @proves("fair.tenants")
 async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousand_of_another_tenant(
     settings: Settings, database: Database

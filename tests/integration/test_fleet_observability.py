@@ -299,7 +299,7 @@ def _lines(process: FleetProcess, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 async def test_a_signal_that_ends_a_process_loses_no_line(
     settings: Settings, tmp_path: Path, number: signal.Signals
 ) -> None:

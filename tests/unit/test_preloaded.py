@@ -41,7 +41,14 @@ sys.stdin.read()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other kernel ends a process with its parent")
-@pytest.mark.parametrize("shared", [False, True], ids=["with its own fork server", "with the one of all test workers"])
+@pytest.mark.parametrize(
+    "shared",
+    [
+        # As without xdist, where few fleets run.
+        pytest.param(False, id="with its own fork server", marks=pytest.mark.long),
+        pytest.param(True, id="with the one of all test workers"),
+    ],
+)
 def test_a_killed_test_process_leaves_no_fork_server_and_no_fleet(tmp_path: Path, *, shared: bool) -> None:
     command = [sys.executable, "-c", _TESTS, str(tmp_path / "log")]
     env = dict(os.environ)

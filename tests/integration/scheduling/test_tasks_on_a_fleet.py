@@ -65,6 +65,8 @@ async def test_an_active_task_is_worked_on_until_it_is_done(fleet: Fleet, databa
     assert (done.work_at, done.parked_reason) == (None, None)
 
 
+# Tests without processes show it; that beat and workers do what is due is shown above.
+@pytest.mark.long
 @proves("work.now")
 async def test_run_now_does_not_wait_for_working_hours(fleet: Fleet, database: Database) -> None:
     hour = await database.fetchval("SELECT extract(hour FROM now() AT TIME ZONE 'UTC')::int")

@@ -28,6 +28,8 @@ from tests.support.data.previous_release import REVISION, unpack
 from tests.support.processes.fleet import ALL_QUEUES, ROOT, FleetProcess, free_port
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.fleet
+
 # In the release's own code: its command lines, and a database as its `nova up` makes one.
 _COMMAND = "import json; from nova_workers.devstack import commands; print(json.dumps(commands.{what}(**{options!r})))"
 _PREPARE = """

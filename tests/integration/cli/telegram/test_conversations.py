@@ -299,6 +299,8 @@ async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> N
     await soon(lambda: telegram.texts()[-1] == "You talk with Chatter here.")
 
 
+# `tests/integration/cli/test_channels.py` shows it with processes that start faster.
+@pytest.mark.long
 async def test_two_processes_have_one_poller_and_the_other_takes_over(stage: Stage) -> None:
     telegram = stage.telegram
     stage.env["NOVA_TELEGRAM__LEASE_TTL_S"] = "6"
