@@ -459,6 +459,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.console": "The console acts for signed-in people only, and for no form or link of another site.",
     "names.one-line": "No name that a request gives has a control character, and none reaches a terminal.",
     "security.login-link": "A one-time login is printed on a terminal only.",
+    "traces.continuous": "A run has one trace, also if it waits for a person and its worker is killed.",
     "security.bare-addresses": "Of an address in a log, an error or a trace, only scheme and host are shown.",
     "support.no-content": "A file for those who help has facts of the fleet, and no content or secret of it.",
     "security.telegram": "Strangers, and senders without a webhook's secret, reach no agent.",

@@ -25,7 +25,6 @@ def with_order_engine(engines: Mapping[str, Engine], settings: Settings, work: W
         engines,
         EnginePrices(settings),
         rules=CeilingRules.of(settings),
-        spans_have_content=settings.telemetry.trace_content,
     )
     return {**engines, ENGINE: orders}
 

@@ -16,7 +16,6 @@ from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineResult, SubagentConfig, ToolCall, TurnListener
 from nova_workers.engines.mcp.toolbox import ReportProgress, ToolDefinition
-from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
 
 TASK_TOOL = "Task"
@@ -151,8 +150,7 @@ class WithSubagents:
         """Run a call. Raises `ToolFailure`."""
         if not self._is_task(call.tool_name):
             return await self._tools.call(call)
-        with tool_span(call):
-            return await self._run(call)
+        return await self._run(call)
 
     def _is_task(self, name: str) -> bool:
         return name == TASK_TOOL and bool(self._agents)

@@ -3,11 +3,9 @@
 import asyncio
 import json
 import signal
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import httpx2
 import psutil
 import pytest
 from celery.worker.control import Panel
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from nova_workers.base.config import Settings
 from nova_workers.broker.celery_app import build_celery
@@ -25,59 +22,17 @@ from nova_workers.ledger.database import Database
 from nova_workers.worker.remote_control import PERMITTED
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, FleetProcess, fleet_env, free_port
+from tests.support.servers.trace_collector import TraceCollector, trace_collector
 
 pytestmark = pytest.mark.fleet
 
 SCRIPT = json.dumps({"script": [{"tool": {"name": "memory_list", "input": {}}}, {"say": "Nothing is remembered."}]})
 
 
-class Collector:
-    """An OTLP/HTTP collector on loopback that keeps what it is sent.
-
-    Attributes:
-        spans: Name, trace id, parent's id and process of each span.
-    """
-
-    def __init__(self) -> None:
-        collector = self
-        self.spans: list[tuple[str, str, str, str]] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                collector.take(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
-                self.send_header("content-length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Log nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def take(self, request: ExportTraceServiceRequest) -> None:
-        for resource in request.resource_spans:
-            named = {item.key: item.value.string_value for item in resource.resource.attributes}
-            for scope in resource.scope_spans:
-                for span in scope.spans:
-                    self.spans.append(
-                        (span.name, span.trace_id.hex(), span.parent_span_id.hex(), named["nova.process"])
-                    )
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    collector = Collector()
-    yield collector
-    collector.close()
+def collector() -> Iterator[TraceCollector]:
+    with trace_collector() as collector:
+        yield collector
 
 
 async def _until(done: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
@@ -123,7 +78,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
 
 @proves("celery.nodes", "celery.commands", "security.hosts")
 async def test_a_run_is_in_traces_metrics_flower_and_logs(
-    settings: Settings, database: Database, collector: Collector, tmp_path: Path
+    settings: Settings, database: Database, collector: TraceCollector, tmp_path: Path
 ) -> None:
     metrics_port = free_port()
     env = fleet_env(settings) | {
@@ -165,27 +120,29 @@ async def _check_effects(fleet: Fleet, database: Database, thread_id: str) -> No
     assert thread.title
 
 
-async def _check_trace(collector: Collector, run_id: str, database: Database) -> None:
+async def _check_trace(collector: TraceCollector, run_id: str, database: Database) -> None:
     traceparent = await database.fetchval("SELECT traceparent FROM runs WHERE id = :run_id", run_id=run_id)
     trace_id = traceparent.split("-")[1]
     expected = {
         ("POST /v1/runs/wait", "api"),
         ("nova.queue_wait", "worker"),
-        ("nova.run", "worker"),
+        ("invoke_agent Nova", "worker"),
         ("nova.step", "worker"),
+        ("chat scripted", "worker"),
+        ("execute_tool memory_list", "worker"),
         ("effect.embeddings", "worker"),
     }
 
     def seen() -> set[tuple[str, str]]:
-        return {(name, process) for name, trace, _, process in collector.spans if trace == trace_id}
+        return {(span.name, str(span.process)) for span in collector.of(trace_id)}
 
     try:
         await _until(lambda: expected <= seen(), "the trace")
     except TimeoutError:
         raise AssertionError(f"the trace has only {sorted(seen())}") from None
-    assert any(name.startswith("tools/call") and process == "worker" for name, process in seen())
-    assert [name for name, trace, _, _ in collector.spans if trace == trace_id].count("nova.step") == 2
-    roots = {name for name, trace, parent, _ in collector.spans if trace == trace_id and not parent}
+    assert not any(name.startswith("tools/call") for name, _ in seen())
+    assert len(collector.of(trace_id, "nova.step")) == len(collector.of(trace_id, "chat scripted")) == 2
+    roots = {span.name for span in collector.of(trace_id) if not span.parent_id}
     assert roots == {"POST /v1/runs/wait"}
 
 

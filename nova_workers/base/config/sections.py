@@ -457,4 +457,4 @@ class TelemetrySettings(Section):
     """OTLP/HTTP collector, e.g. http://127.0.0.1:4318. Traces are off when unset."""
     service_name: str = "nova-workers"
     trace_content: bool = False
-    """Whether spans of model calls record messages and answers, which then leave this machine."""
+    """Whether spans of model calls and tool calls record what was written, which then leaves this machine."""

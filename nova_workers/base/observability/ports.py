@@ -26,6 +26,11 @@ class TelemetryConfig(Protocol):
         """``service.name`` of every span."""
         ...
 
+    @property
+    def trace_content(self) -> bool:
+        """Whether spans record what people, models and tools wrote."""
+        ...
+
 
 class TokenCounts(Protocol):
     """Tokens and cost of model calls; `contracts.usage.TokenUsage` has this shape."""

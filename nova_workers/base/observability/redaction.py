@@ -141,6 +141,11 @@ def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
     return "".join((*shown, text[at:]))
 
 
+def redact_value(value: Any) -> Any:
+    """Return a JSON value with every string as a log line has it, and without the values of secret fields."""
+    return _clean(value, 0)
+
+
 def redact_secrets(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
     """Redact every value of a log line (a structlog processor; goes after tracebacks are formatted)."""
     fingerprint = _fingerprint.get()

@@ -6,17 +6,16 @@ attempt, hangs under it::
 
     POST /v1/threads/{thread_id}/runs        the request
     ├── nova.queue_wait                      from acceptance to the first claim
-    ├── nova.run                             one attempt: a worker owns the run
+    ├── invoke_agent Helper                  one attempt: a worker owns the run (gen_ai.*)
     │   ├── nova.step                        a model response and its tools, until committed
-    │   ├── anthropic.messages.create        the SDK's own span of a model call (gen_ai.*)
-    │   ├── tools/call save                  MCP's own span of a call to a tool of this process (gen_ai.*)
-    │   └── execute_tool Read                the engine's span of any other tool call (gen_ai.*)
+    │   ├── chat claude-haiku-4-5            a model call (gen_ai.*)
+    │   └── execute_tool Read                a tool call (gen_ai.*); below one of a subagent, its model calls
     │       └── MCP send tools/call read     MCP's own span of what goes over the wire
     └── effect.embeddings                    post-run work
 
-Vendors' SDKs bring spans of their own and find the process's global provider, which `Tracing.install` sets; so nothing
-of ours repeats them. What people and models wrote is not recorded, unless the operator turns it on for the spans of
-model calls (``NOVA_TELEMETRY__TRACE_CONTENT``).
+Spans of ``gen_ai.*`` follow OpenTelemetry's conventions for generative AI. Libraries with spans of their own (MCP) find
+the process's global provider, which `Tracing.install` sets. What people, models and tools wrote is not recorded, unless
+the operator turns it on (``NOVA_TELEMETRY__TRACE_CONTENT``).
 
 Without a collector nothing is recorded, and a caller's ``traceparent`` is still passed on unchanged.
 """
@@ -27,13 +26,15 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
+from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.base.observability.addresses import bare_addresses
-from nova_workers.base.observability.ports import TelemetryConfig
+from nova_workers.base.observability.ports import TelemetryConfig, TokenCounts
 from nova_workers.base.observability.redaction import redact
 
 _UNRECORDED_TRACE_ID = 1
@@ -44,6 +45,10 @@ Attributes = Mapping[str, AttributeValue | None]
 """Attributes of a span; those that are None are left out."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
+
+CONVERSATION = contexts.create_key("nova-conversation")
+"""Key of an OpenTelemetry context: the id of the conversation that its spans belong to."""
+_CONTENT = contexts.create_key("nova-content")
 
 
 def current_traceparent() -> str | None:
@@ -71,6 +76,7 @@ class Tracing:
             exporter: The SDK's `SpanExporter` that takes spans as they end, in place of the collector; for tests.
         """
         self._sdk: Any = None
+        self._trace_content = settings.trace_content
         if exporter is not None or settings.otlp_endpoint is not None:
             # The SDK is 4 MB, which a process without a collector does not load.
             self._sdk = import_module(_RECORDING).recording_provider(settings, process, exporter)
@@ -91,6 +97,23 @@ class Tracing:
         """Send what is left and stop."""
         if self._sdk is not None:
             self._sdk.shutdown()
+
+    @contextmanager
+    def conversation(self, id_: str) -> Generator[None]:
+        """Give all spans of the block, also those of libraries, the id of their conversation.
+
+        Those of model calls and tool calls have content as well, if the operator asks for it.
+        """
+        if self._sdk is None:
+            yield
+            return
+        token = contexts.attach(
+            contexts.set_value(_CONTENT, self._trace_content, contexts.set_value(CONVERSATION, id_))
+        )
+        try:
+            yield
+        finally:
+            contexts.detach(token)
 
     @contextmanager
     def span(
@@ -115,12 +138,12 @@ class Tracing:
             # Nothing is recorded, and the current span remains the one that is passed on.
             yield trace.get_current_span()
             return
-        span = self._tracer.start_span(name, context=_parent(parent), kind=kind, attributes=_present(attributes))
+        span = self._tracer.start_span(name, context=_parent(parent), kind=kind, attributes=present(attributes))
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
                 yield span
             except Exception as error:
-                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_attribute("error.type", error_type(error))
                 span.set_status(Status(StatusCode.ERROR, bare_addresses(redact(str(error)))))
                 raise
 
@@ -136,7 +159,7 @@ class Tracing:
         span = self._tracer.start_span(
             name,
             context=_parent(parent),
-            attributes=_present(attributes),
+            attributes=present(attributes),
             start_time=_nanoseconds(min(start, end)),
         )
         span.end(_nanoseconds(end))
@@ -160,15 +183,61 @@ def is_unrecorded() -> bool:
     return trace.get_current_span().get_span_context().trace_id == _UNRECORDED_TRACE_ID
 
 
+def annotate(attributes: Attributes, *, error: str | None = None) -> None:
+    """Add facts to the current span, such as what is known only at the end.
+
+    Args:
+        attributes: Those that are None are left out.
+        error: What kind of failure the span ends with; None if it does not.
+    """
+    span = trace.get_current_span()
+    if span.is_recording():
+        span.set_attributes(present({**attributes, "error.type": error}))
+        if error is not None:
+            span.set_status(Status(StatusCode.ERROR))
+
+
+@contextmanager
+def without_content() -> Generator[None]:
+    """Let spans of the block have no content, whatever the operator asks for."""
+    token = contexts.attach(contexts.set_value(_CONTENT, False))
+    try:
+        yield
+    finally:
+        contexts.detach(token)
+
+
+def records_content() -> bool:
+    """Return whether spans of the current conversation have content."""
+    return contexts.get_value(_CONTENT) is True
+
+
+def error_type(error: BaseException) -> str:
+    """Return the ``error.type`` of a failure: an engine's kind, or the exception's class."""
+    return error.kind if isinstance(error, EngineFailure) else type(error).__qualname__
+
+
+def usage_attributes(usage: TokenCounts) -> Attributes:
+    """Return the attributes for the tokens of model calls. Those of the input count all that was read."""
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read_tokens or None,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_write_tokens or None,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+    }
+
+
+def present(attributes: Attributes | None) -> dict[str, AttributeValue]:
+    """Return the attributes that have a value."""
+    return {key: value for key, value in (attributes or {}).items() if value is not None}
+
+
 def _parent(traceparent: str | None) -> Context | None:
     if traceparent is None:
         return None
-    context = _PROPAGATOR.extract({"traceparent": traceparent})
+    context = _PROPAGATOR.extract({"traceparent": traceparent}, contexts.get_current())
     return context if trace.get_current_span(context).get_span_context().is_valid else None
-
-
-def _present(attributes: Attributes | None) -> dict[str, AttributeValue]:
-    return {key: value for key, value in (attributes or {}).items() if value is not None}
 
 
 def _nanoseconds(moment: datetime) -> int:

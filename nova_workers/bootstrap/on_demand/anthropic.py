@@ -31,7 +31,6 @@ def build(_: str, parts: EngineParts) -> Engine:
         max_connections=model.max_connections,
         native=native_tools(parts),
         connections=connections(parts),
-        trace_content=parts.settings.telemetry.trace_content,
     )
 
 

@@ -45,6 +45,7 @@ class Accumulator:
 
     def __init__(self) -> None:
         self.content: list[ContentBlock] = []
+        self.id = ""
         self.model = ""
         self.usage: BetaUsage | None = None
         self.stop_reason: BetaStopReason | None = None
@@ -107,6 +108,7 @@ class Accumulator:
 
     def _start(self, event: BetaRawMessageStartEvent) -> None:
         message = event.message
+        self.id = bounds.name(message.id)
         self.model = bounds.name(message.model)
         self.usage = message.usage.model_copy()
         self.content = [block.to_dict(mode="json", warnings=False) for block in message.content]

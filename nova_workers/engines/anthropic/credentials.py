@@ -18,7 +18,6 @@ class Clients:
         connections: Connections,
         *,
         base_url: str | None,
-        trace_content: bool = False,
     ) -> None:
         """Create the clients.
 
@@ -37,7 +36,8 @@ class Clients:
                     # Retries are decided in one place: `nova_workers.engines.resilience`.
                     max_retries=0,
                     http_client=connections.http,
-                    open_telemetry={"traces": {"content_mode": "content" if trace_content else "metadata_only"}},
+                    # Spans of model calls are those of the turn, the same for all engines.
+                    open_telemetry=False,
                 )
                 for profile in profiles
             }

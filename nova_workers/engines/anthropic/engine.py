@@ -79,7 +79,6 @@ class AnthropicEngine(HttpEngine):
         resilience: Resilience | None = None,
         native: NativeTools | None = None,
         connections: ConnectionPool | None = None,
-        trace_content: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Create the client. It connects in the first turn, on that turn's loop.
@@ -99,7 +98,6 @@ class AnthropicEngine(HttpEngine):
             resilience: The process's shared cool-downs, breakers and rate limits; None shares nothing.
             native: The native tools, offered by trust; None offers only the file tools.
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
-            trace_content: Whether spans of model calls record content.
             transport: Sends the requests; None uses the library's own.
 
         Raises:
@@ -108,13 +106,11 @@ class AnthropicEngine(HttpEngine):
         shared = SharedParts.given(native, connections, resilience, max_retries=max_retries)
         http = Connections(request_timeout_s=request_timeout_s, max_connections=max_connections, transport=transport)
         super().__init__(ToolTurns(self.name, shared, admit=_permitted, watch=_AnnouncedSearches), http)
-        self._clients = Clients(
-            profiles or (Profile(api_key=api_key),), http, base_url=base_url, trace_content=trace_content
-        )
+        self._clients = Clients(profiles or (Profile(api_key=api_key),), http, base_url=base_url)
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
-        self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
+        self._reading = Reading(self._prices, first_byte_timeout_s)
         self._windows = windows or Windows(aliases=aliases)
 
     def _provider(

@@ -1,9 +1,9 @@
 """Gets the responses of one turn from the Messages API."""
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
@@ -54,12 +54,10 @@ class Reading:
     Attributes:
         prices: The price list.
         first_byte_timeout_s: Longest wait until a response begins; a response that has begun may take longer.
-        trace_content: Whether the SDK's spans record content, which requires its slower stream helper.
     """
 
     prices: Prices
     first_byte_timeout_s: float = 120.0
-    trace_content: bool = False
 
 
 BuildRequest = Callable[[str, Mapping[str, ToolDefinition], str | None], dict[str, Any]]
@@ -121,11 +119,8 @@ class AnthropicResponder:
         try:
             # Tokens are forwarded here and not in a helper function, which would cost time for every token.
             async with silence:
-                traced = self._reading.trace_content
-                opened = messages.stream(**request) if traced else await messages.create(**request, stream=True)
-                async with opened as stream:
-                    # The helper yields the raw events, and events of its own that the accumulator ignores.
-                    async for event in cast("AsyncIterable[BetaRawMessageStreamEvent]", stream):
+                async with await messages.create(**request, stream=True) as stream:
+                    async for event in stream:
                         if event.type != "content_block_delta":
                             self._take(event, message, draft, silence, route)
                             continue
@@ -228,7 +223,8 @@ def _response(message: Accumulator, draft: Draft) -> Response:
         why = (details.explanation or details.category) if details is not None else None
         raise refusal(why or "no reason given")
     ending = _ENDINGS.get(message.stop_reason, "end")
-    return Response(_replayable(message.content, ending), ending, draft.usage, message.model)
+    content = _replayable(message.content, ending)
+    return Response(content, ending, draft.usage, message.model, message.id or None, message.stop_reason)
 
 
 def _replayable(content: list[ContentBlock], ending: Ending) -> tuple[ContentBlock, ...]:

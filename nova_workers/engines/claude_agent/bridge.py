@@ -17,7 +17,7 @@ from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.native import TurnTools
 from nova_workers.engines.programs.bridge import serve_tools
-from nova_workers.engines.turn import ToolOutcome
+from nova_workers.engines.turn import ToolOutcome, tool_span
 from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
 
@@ -53,7 +53,9 @@ async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObjec
     try:
         # As `AllowedTools` does: tools recognize a call of the turn's journal by its id.
         own = ToolCall(f"subagent-{call_id}", name, given, step=0, sequence=0, status="running")
-        outcome = await tools.call(own)
-        return without_deferral(outcome)
+        with tool_span(own) as span:
+            outcome = without_deferral(await tools.call(own))
+            span.end(outcome)
+            return outcome
     except ToolFailure as failure:
         return ToolOutcome((text_block(failure.message),), failed=True)

@@ -39,6 +39,7 @@ class ResponseReader:
         self._blocks: dict[int, ContentBlock] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
         self._usage: JsonObject = {}
+        self._id = ""
         self._stop_reason: str | None = None
         self.complete = False
 
@@ -51,6 +52,7 @@ class ResponseReader:
         match event.get("type"):
             case "message_start":
                 self._draft.model = bounds.name(event["message"]["model"])
+                self._id = bounds.name(event["message"].get("id"))
                 self._count(event["message"].get("usage"))
             case "content_block_start":
                 self._blocks[event["index"]] = dict(event["content_block"])
@@ -85,7 +87,7 @@ class ResponseReader:
         blocks = [self._whole(index) for index in sorted(self._blocks)]
         content = tuple(block for block in blocks if block.get("type") != "text" or block["text"].strip())
         ends = "tools" if self.calls_tools else ending or _ENDINGS.get(self._stop_reason, "end")
-        return Response(content, ends, self._draft.usage, self._draft.model)
+        return Response(content, ends, self._draft.usage, self._draft.model, self._id or None, self._stop_reason)
 
     def _add(self, index: int, delta: JsonObject) -> None:
         kind = delta.get("type", "")

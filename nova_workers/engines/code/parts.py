@@ -25,7 +25,6 @@ from nova_workers.engines.code.entries import entries_of
 from nova_workers.engines.code.models import ModelCalls
 from nova_workers.engines.code.used import UsedModels
 from nova_workers.engines.mcp.toolbox import Toolbox
-from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
 from nova_workers.engines.turn.interruption import TurnStopped
 
@@ -151,8 +150,7 @@ class FunctionCalls:
         if call.tool_name == CODE_MODEL:
             return await self._models.ask(call)
         if call.tool_name in CODE_CALLS:
-            with tool_span(call):
-                result = await self._conversation.perform(_position(call), again=call.tool_name == CODE_STEP)
+            result = await self._conversation.perform(_position(call), again=call.tool_name == CODE_STEP)
             self._used.count(result.used)
             return ToolOutcome((text_block(result.text),), failed=result.failed)
         if self._toolbox is None:

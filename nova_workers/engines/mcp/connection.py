@@ -354,8 +354,11 @@ async def _client(
     async with AsyncExitStack() as stack:
         match server:
             case InProcessMcpServer():
+                built = server.built()
+                # It would trace calls, each of which has a span of its turn.
+                built.middleware.clear()
                 # A new client does not benefit from a response cache.
-                client = Client(server.built(), cache=None)
+                client = Client(built, cache=None)
             case StdioMcpServer():
                 errors = await stack.enter_async_context(logged_output(name, output))
                 transport = tolerant(stdio_transport(server, errors, sandbox, lane=lane, on_end=on_end))

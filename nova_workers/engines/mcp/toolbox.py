@@ -23,7 +23,6 @@ from nova_workers.engines.mcp.blocks import from_mcp
 from nova_workers.engines.mcp.connection import OnProgress
 from nova_workers.engines.mcp.listings import declared_schema
 from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease, ServerAway
-from nova_workers.engines.spans import tool_span
 from nova_workers.engines.tool_schemas import (
     ANTHROPIC,
     LeftOutTool,
@@ -175,12 +174,7 @@ class Toolbox:
         on_progress = _progress(call, report_progress or self._report_progress)
         arguments = entry.schema.arguments(call.params)
         try:
-            if entry.is_ours:
-                # The MCP library makes the span of an in-process call.
-                result = await entry.lease.call(entry.tool, arguments, on_progress, call_id=call.id)
-            else:
-                with tool_span(call):
-                    result = await entry.lease.call(entry.tool, arguments, on_progress)
+            result = await entry.lease.call(entry.tool, arguments, on_progress, call_id=call.id)
         except (MCPError, ConnectionError, TimeoutError) as error:
             # The address or the command may contain a secret that the model must not see.
             problem = bare_addresses(hide(f"{call.tool_name} failed: {error}"))

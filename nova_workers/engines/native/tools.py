@@ -18,7 +18,6 @@ from nova_workers.engines.native.seam import NativeTool
 from nova_workers.engines.native.search import Search
 from nova_workers.engines.native.shell import Shell
 from nova_workers.engines.native.web import fetch_tool
-from nova_workers.engines.spans import tool_span
 from nova_workers.engines.tool_schemas import LeftOutTool, missing_note
 from nova_workers.engines.turn import ToolOutcome
 
@@ -195,8 +194,7 @@ class TurnTools:
         """Run a call. Raises `ToolFailure`."""
         if call.tool_name not in self.native.tools:
             return await self._toolbox.call(call, report_progress)
-        with tool_span(call):
-            return await self.native.call(call)
+        return await self.native.call(call)
 
     async def close(self) -> None:
         """Disconnect from the servers."""

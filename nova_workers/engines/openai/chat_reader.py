@@ -72,6 +72,7 @@ class ChatReader:
         self._at_index: dict[int | str, _Call] = {}
         self._ready = 0
         self._finish = ""
+        self._id = ""
         self.model = ""
         self.counted: TokenUsage | None = None
         self.begun = False
@@ -87,6 +88,7 @@ class ChatReader:
             return
         chunk: JsonObject = event
         self.model = bounds.name(chunk.get("model")) or self.model
+        self._id = self._id or bounds.name(chunk.get("id"))
         self._count(chunk)
         for choice in objects(chunk.get("choices")):
             # Of several answers, only the first was asked for.
@@ -126,7 +128,7 @@ class ChatReader:
         elif not text.strip():
             # Nothing would follow the reasoning, which no provider accepts.
             blocks = []
-        return Answered(tuple(blocks), ending)
+        return Answered(tuple(blocks), ending, self._id, bounds.name(self._finish) or None)
 
     def _count(self, given: JsonObject) -> None:
         usage = given.get("usage") or (given["x_groq"].get("usage") if isinstance(given.get("x_groq"), dict) else None)

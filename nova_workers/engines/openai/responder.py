@@ -27,7 +27,6 @@ from nova_workers.engines.openai.responses_request import responses_body, respon
 from nova_workers.engines.openai.stream import JsonStream, WireFailed
 from nova_workers.engines.openai.wire import Answered, Reader, TurnRequest
 from nova_workers.engines.resilience import CHARS_A_TOKEN, AttemptFailed, ModelLimits, Route, TokenEstimate
-from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_choice import choice_of_call
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolRefused
@@ -109,11 +108,11 @@ class OpenAIResponder:
         """Make one attempt. See `Provider.attempt`."""
         target = self._catalog.target(route.model)
         turn = await self._turn(target)
-        with model_span(target.provider.name, target.model) as span_answered:
-            answered = await self._read(turn, route, ask, draft)
-            span_answered(draft.usage, draft.model)
+        answered = await self._read(turn, route, ask, draft)
         self._estimate.learn(ask.messages, draft.usage)
-        return Response(answered.content, answered.ending, draft.usage, draft.model)
+        return Response(
+            answered.content, answered.ending, draft.usage, draft.model, answered.id or None, answered.finish_reason
+        )
 
     async def _read(self, turn: TurnRequest, route: Route, ask: Ask, draft: Draft) -> Answered:
         reader = _FORMATS[turn.target.provider.api].reader(turn)

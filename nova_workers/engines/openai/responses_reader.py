@@ -67,14 +67,18 @@ class ResponsesReader:
             failed: JsonObject = error if isinstance(error, dict) else {}
             raise stream_failure(word(failed.get("code")), word(failed.get("message")) or "it gave no reason")
         ending: Ending = "end"
+        reason = ended.get("status")
         if details := ended.get("incomplete_details"):
             if isinstance(details, dict) and details.get("reason") == "content_filter":
                 raise refusal("the provider's content filter stopped it")
             ending = "max_tokens"
+            reason = details.get("reason") if isinstance(details, dict) else reason
         items = [item for _, item in sorted(self._items.items())] or list(objects(ended.get("output")))
         if ending == "end" and any(item.get("type") == "function_call" for item in items):
             ending = "tools"
-        return Answered(tuple(self._blocks(items, ending)), ending)
+        return Answered(
+            tuple(self._blocks(items, ending)), ending, bounds.name(ended.get("id")), bounds.name(reason) or None
+        )
 
     def _take_item(self, event: JsonObject, draft: Draft) -> None:
         item, index = event.get("item"), event.get("output_index")

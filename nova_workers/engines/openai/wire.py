@@ -80,10 +80,12 @@ class TurnRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A complete response."""
+    """A complete response, with the provider's id of it and its word for the end."""
 
     content: tuple[ContentBlock, ...]
     ending: Ending
+    id: str = ""
+    finish_reason: str | None = None
 
 
 class Reader(Protocol):

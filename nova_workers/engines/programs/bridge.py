@@ -79,7 +79,10 @@ def serve_tools(
         outcome = await call(params)
         return to_mcp_result(outcome.content, failed=outcome.failed)
 
-    return Server(SERVER, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+    server: Server[Any] = Server(SERVER, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
+    # It would trace calls, each of which has a span of its turn.
+    server.middleware.clear()
+    return server
 
 
 class Bridge:

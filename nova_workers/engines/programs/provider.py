@@ -31,7 +31,6 @@ from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.programs.transcript import prompt_of
 from nova_workers.engines.programs.vendor import ProgramSettings, Request, Vendor, find_program
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
-from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome, ToolRefused
 from nova_workers.engines.turn.answer import answer_request
@@ -95,9 +94,7 @@ class ProgramProvider:
         run = await self._running(route, ask)
         draft.model = route.model
         try:
-            with model_span(self.name, route.model) as span_answered:
-                response = await self._read(run, ask, draft)
-                span_answered(response.usage, route.model)
+            response = await self._read(run, ask, draft)
         except EngineFailure as failure:
             await self._leave()
             raise await self._tool_refusal(failure) or failure from failure

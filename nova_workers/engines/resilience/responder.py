@@ -30,7 +30,7 @@ from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Fai
 from nova_workers.engines.resilience.limiter import Grant
 from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
 from nova_workers.engines.resilience.shared import Call, Resilience
-from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.engines.turn import Ask, Draft, Response, model_span
 
 _log = structlog.get_logger(__name__)
 
@@ -108,21 +108,24 @@ class ResilientResponder:
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Get the model's next response. See `nova_workers.engines.turn.Responder`."""
-        patience = _Patience()
         while True:
+            model, patience = self._models[0], _Patience()
             try:
-                async with self._admitted(self._models[0], ask, draft, patience) as (route, permit):
-                    response = await self._provider.attempt(route, ask, draft)
-                    draft.begin()
-                    await permit.settle(response.usage)
-                    return response
+                with model_span(self._provider.vendor(model), model, ask, draft) as call:
+                    while True:
+                        async with self._admitted(model, ask, draft, patience) as (route, permit):
+                            call.attempts += 1
+                            response = await self._provider.attempt(route, ask, draft)
+                            draft.begin()
+                            await permit.settle(response.usage)
+                            call.response = response
+                            return response
             except AttemptFailed as failure:
                 helps = draft.restartable and self._another_model_helps(failure)
                 if not helps or not await self._another_model(ask, failure):
                     failure.outage = self._outage(failure, patience)
                     raise
                 self._fall_back(failure)
-                patience = _Patience()
 
     @asynccontextmanager
     async def _admitted(

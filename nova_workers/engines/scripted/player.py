@@ -14,7 +14,7 @@ from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, Token
 from nova_workers.engines.asking import described
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
-from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
+from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome, model_span
 
 MODEL = "scripted"
 EXIT_CODE = 137
@@ -35,10 +35,13 @@ class Echo:
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Answer the last message."""
-        draft.request(ModelRequest(ask.step, self._system, (), {"model": MODEL}))
-        text = f"{_steered(ask)}You said: {_last_user_text(ask)}"
-        await _stream_text(draft, text, 0.0)
-        return Response((text_block(text),), "end", _usage(ask, draft), MODEL)
+        with model_span(MODEL, MODEL, ask, draft) as call:
+            draft.request(ModelRequest(ask.step, self._system, (), {"model": MODEL}))
+            text = f"{_steered(ask)}You said: {_last_user_text(ask)}"
+            await _stream_text(draft, text, 0.0)
+            call.attempts = 1
+            call.response = Response((text_block(text),), "end", _usage(ask, draft), MODEL)
+            return call.response
 
 
 class Player:
@@ -62,6 +65,12 @@ class Player:
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Return the response for this step; after the script's end, a closing message."""
+        with model_span(MODEL, MODEL, ask, draft) as call:
+            call.attempts = 1
+            call.response = await self._answer(ask, draft)
+            return call.response
+
+    async def _answer(self, ask: Ask, draft: Draft) -> Response:
         draft.model = MODEL
         if self._offered is None:
             tools = {} if self._toolbox is None else await self._toolbox.connect()

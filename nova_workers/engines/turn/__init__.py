@@ -14,6 +14,7 @@ from nova_workers.engines.turn.seam import (
     ToolRefused,
     Tools,
 )
+from nova_workers.engines.turn.spans import model_span, tool_span
 from nova_workers.engines.turn.tally import Budget
 
 __all__ = [
@@ -31,4 +32,6 @@ __all__ = [
     "Tools",
     "Turn",
     "TurnStopped",
+    "model_span",
+    "tool_span",
 ]

@@ -27,6 +27,7 @@ from nova_workers.engines.turn.intake import input_problem
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.output import within_bounds
 from nova_workers.engines.turn.seam import ToolOutcome, Tools
+from nova_workers.engines.turn.spans import ToolSpan, tool_span
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 
 _log = structlog.get_logger(__name__)
@@ -231,29 +232,37 @@ class CallRunner:
         return begun
 
     async def _perform(self, call: ToolCall) -> ToolOutcome:
+        with tool_span(call) as span:
+            outcome = await self._outcome(call, span)
+            if outcome.content:
+                outcome = replace(outcome, content=await with_scaled_images(outcome.content))
+            outcome = within_bounds(outcome, self._max_output_chars)
+            span.end(outcome)
+            return outcome
+
+    async def _outcome(self, call: ToolCall, span: ToolSpan) -> ToolOutcome:
         limit = asyncio.timeout(self._timeout_s)
         try:
             async with limit:
-                outcome = await self._tools.call(call)
+                return await self._tools.call(call)
         except ToolFailure as failure:
-            outcome = ToolOutcome((text_block(failure.message),), failed=True)
+            return ToolOutcome((text_block(failure.message),), failed=True)
         except TimeoutError as error:
+            span.fail("timeout")
             problem = f"{call.tool_name} failed: {error or 'something in it timed out'}"
             if limit.expired():
                 problem = (
                     f"{call.tool_name} was stopped after {self._timeout_s:g} s. Whether it had an effect is not known."
                 )
-            outcome = ToolOutcome((text_block(problem),), failed=True)
+            return ToolOutcome((text_block(problem),), failed=True)
         except BaseException as error:
             if _ends_task(error):
                 raise
             # A tool is foreign code: whatever it raises, the turn continues and the model gets the error.
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
+            span.fail(type(error).__qualname__)
             problem = f"{call.tool_name} failed: {type(error).__name__}: {error}"
-            outcome = ToolOutcome((text_block(problem),), failed=True)
-        if outcome.content:
-            outcome = replace(outcome, content=await with_scaled_images(outcome.content))
-        return within_bounds(outcome, self._max_output_chars)
+            return ToolOutcome((text_block(problem),), failed=True)
 
     async def _collect(self, step: OpenStep, runs: _Runs) -> None:
         pending, failure = set(runs), None

@@ -59,6 +59,8 @@ class Response:
 
     Attributes:
         usage: Usage of this response alone; further usage is in `Draft.extra_usage`.
+        id: The provider's id of it, for traces.
+        finish_reason: The provider's word for how it ended, for traces.
         results: Outcomes by the ids of its calls, if what responds has made all of them already. Each is one that may
             be made again: they are committed with the step.
     """
@@ -67,6 +69,8 @@ class Response:
     ending: Ending
     usage: TokenUsage
     model: str | None = None
+    id: str | None = None
+    finish_reason: str | None = None
     results: Mapping[str, ToolOutcome] = field(default_factory=dict[str, ToolOutcome])
 
 
@@ -85,6 +89,7 @@ class Draft:
         "_on_token",
         "_pieces",
         "_reasoned",
+        "asked",
         "extra_usage",
         "limit",
         "model",
@@ -109,6 +114,8 @@ class Draft:
         self._reasoned = False
         self._asked_s = time.monotonic()
         self._began_s: float | None = None
+        self.asked: ModelRequest | None = None
+        """The last request, as far as the responder reports it."""
         self.usage = TokenUsage()
         """The response's usage so far. The responder keeps it current."""
         self.extra_usage = TokenUsage()
@@ -131,6 +138,7 @@ class Draft:
     def request(self, request: ModelRequest) -> None:
         """Report what the model is asked with. The responder calls it right before each request."""
         self._asked_s, self._began_s = time.monotonic(), None
+        self.asked = request
         self._listener.on_request(request)
 
     def _note_first(self) -> None:

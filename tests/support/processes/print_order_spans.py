@@ -41,9 +41,9 @@ async def main(database_url: str, redis_url: str, home: str, text: str, *, trace
         server.reply(*(Stream((Part("text", [each]),)) for each in said), refused)
         desk = OrderDesk(database, redis, settings)
         await desk.harness.open()
-        engine = AnthropicEngine(api_key="k", base_url=server.url, trace_content=trace_content)
+        engine = AnthropicEngine(api_key="k", base_url=server.url)
         desk.harness.engines["anthropic"] = engine
-        with tracing.span("nova.test"):
+        with tracing.conversation("thr_of_the_test"), tracing.span("nova.test"):
             result = await desk.run(_policy(), desk.order({"currentCopy": text}))
         await desk.harness.close()
         await engine.close()

@@ -24,7 +24,7 @@ from tests.support.servers.model_server import Part, Stream, model_server
 
 _CALLS = (
     ("toolu_in", "count", {}),
-    ("toolu_out", "echo", {"text": "SECRET"}),
+    ("toolu_out", "echo", {"text": "SECRET sk-ant-api03-hunter2hunter2hunter2hunter2"}),
     ("toolu_native", "Read", {"file_path": "note.txt"}),
     ("toolu_task", "Task", {"agent": "scout", "prompt": "Find SECRET"}),
 )
@@ -37,9 +37,9 @@ def _directory() -> Generator[str]:
         yield directory
 
 
-def _engine(url: str, *, openai: bool, trace_content: bool) -> Engine:
+def _engine(url: str, *, openai: bool) -> Engine:
     if not openai:
-        return AnthropicEngine(api_key="k", base_url=url, trace_content=trace_content)
+        return AnthropicEngine(api_key="k", base_url=url)
     provider = OpenAIProvider("local", f"{url}/v1", "responses", (Key(api_key="k"),))
     return OpenAIEngine(Catalog([provider], default_model="local/some-model"))
 
@@ -47,7 +47,7 @@ def _engine(url: str, *, openai: bool, trace_content: bool) -> Engine:
 async def main(*, openai: bool, trace_content: bool) -> None:
     """Run the turn, and print the spans."""
     exporter = InMemorySpanExporter()
-    tracing = Tracing(TelemetrySettings(), "test", exporter=exporter)
+    tracing = Tracing(TelemetrySettings(trace_content=trace_content), "test", exporter=exporter)
     tracing.install()
     child = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), cwd=os.getcwd())
     with _directory() as directory:
@@ -56,14 +56,14 @@ async def main(*, openai: bool, trace_content: bool) -> None:
             done = Stream((Part("text", ["SECRET"]),))
             server.reply(Stream(calls), done)
             server.reply_to("Find SECRET", done)
-            engine = _engine(server.url, openai=openai, trace_content=trace_content)
+            engine = _engine(server.url, openai=openai)
             options = EngineOptions(
                 cwd=directory,
                 system_prompt="SECRET",
                 mcp_servers={**Bench().servers(), "child": child},
                 agents={"scout": SubagentConfig("Finds.", "You find.")},
             )
-            with tracing.span("nova.run"):
+            with tracing.conversation("thr_of_the_test"), tracing.span("invoke_agent"):
                 result = await engine.run("SECRET", options, "controlled")
             assert [call.status for call in result.tool_calls] == ["completed"] * 4, result
             await engine.close()

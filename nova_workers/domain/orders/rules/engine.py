@@ -11,15 +11,14 @@ stored answer, and returns at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import orjson
 import structlog
-from opentelemetry import trace
 
 from nova_workers.base.errors import EngineErrorKind, EngineFailure, NovaError, Outage, RunLost, Unstorable
 from nova_workers.base.observability.redaction import frames_of, sealing
+from nova_workers.base.observability.tracing import without_content
 from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
@@ -68,7 +67,6 @@ class WorkOrderEngine:
         prices: ModelPrices,
         *,
         rules: CeilingRules,
-        spans_have_content: bool = False,
     ) -> None:
         """Store the parts.
 
@@ -78,14 +76,12 @@ class WorkOrderEngine:
             engines: What calls models, by name.
             prices: Of models: without a price, no cost can be reserved.
             rules: Checks engines against the ceilings of tenants.
-            spans_have_content: Whether spans of model calls record content; then parts have none.
         """
         self._database = work.database
         self._work = work
         self._keys = keys
         self._caller = PartCaller(work.database, engines, prices)
         self._rules = rules
-        self._spans_have_content = spans_have_content
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -130,9 +126,8 @@ class WorkOrderEngine:
         return await _reported(stored, listener)
 
     async def _answer(self, part: BegunPart, seal: OrderSeal, options: EngineOptions, abort: AbortSignal) -> Answer:
-        """Call the part's models. Within, log lines and spans have fingerprints in place of texts."""
-        spans = _without_spans() if self._spans_have_content else nullcontext()
-        with sealing(seal.fingerprint), spans:
+        """Call the part's models. Within, log lines have fingerprints in place of texts, and spans no content."""
+        with sealing(seal.fingerprint), without_content():
             try:
                 assert part.sealed is not None  # noqa: S101 - it is destroyed only together with the key
                 content = open_content(seal, part.sealed)
@@ -249,10 +244,3 @@ def _held(reason: WorkStopReason, outage: Outage) -> EngineError:
 
 def _used(usage: TokenUsage, calls: int) -> EngineUsage:
     return EngineUsage(tokens=usage, turns=calls)
-
-
-def _without_spans() -> Any:
-    """Return a context in which samplers that follow the parent span drop every span."""
-    present = trace.get_current_span().get_span_context()
-    unsampled = trace.SpanContext(present.trace_id, present.span_id, is_remote=False, trace_flags=trace.TraceFlags(0))
-    return trace.use_span(trace.NonRecordingSpan(unsampled))

@@ -16,6 +16,7 @@ from nova_workers.base.errors import RunLost, Unavailable
 from nova_workers.base.ids import new_id, new_ulid
 from nova_workers.base.observability.redaction import hiding
 from nova_workers.base.observability.redactor import Redactor
+from nova_workers.base.observability.tracing import Attributes
 from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, PlannedEffect, WorkerPool
 from nova_workers.domain.runs.rules.attempts import AttemptRunner, ExecutorParts
@@ -254,7 +255,12 @@ class RunExecutor:
             return
         with (
             bound_contextvars(**_log_fields(run.claim)),
-            self._parts.tracing.span("nova.run", parent=run.claim.traceparent, attributes=_span_attributes(run.claim)),
+            self._parts.tracing.conversation(run.claim.thread_id),
+            self._parts.tracing.span(
+                f"invoke_agent {run.claim.agent.name}",
+                parent=run.claim.traceparent,
+                attributes=_span_attributes(run.claim),
+            ),
             hiding(Redactor()),
         ):
             try:
@@ -377,8 +383,18 @@ def _log_fields(claim: Claim) -> dict[str, str | int]:
     }
 
 
-def _span_attributes(claim: Claim) -> dict[str, str | int]:
+def _span_attributes(claim: Claim) -> Attributes:
+    agent = claim.agent
     return {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": agent.name,
+        "gen_ai.agent.id": claim.agent_id,
+        "gen_ai.agent.version": str(claim.agent_version),
+        "gen_ai.agent.description": agent.description or None,
+        "gen_ai.request.model": claim.model or agent.model,
+        "gen_ai.request.max_tokens": agent.max_tokens,
+        "gen_ai.request.temperature": agent.temperature,
+        "gen_ai.output.type": "json" if agent.output_schema is not None else None,
         "nova.run.id": claim.run_id,
         "nova.thread.id": claim.thread_id,
         "nova.agent.id": claim.agent_id,

@@ -12,7 +12,7 @@ from nova_workers.base.clock import Clock
 from nova_workers.base.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.redaction import current_redactor, hide
-from nova_workers.base.observability.tracing import Tracing
+from nova_workers.base.observability.tracing import Tracing, annotate, usage_attributes
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
     CompactionTrigger,
@@ -89,6 +89,7 @@ class TurnRunner:
             if attempt.rest.last_call is not None and journal.budget is not None:
                 journal.budget.begin_last_call(attempt.rest.last_call)
             result = await self._run_engine(attempt, engine)
+            _describe(result, self._assembler.model(attempt.claim))
         except RunLost:
             raise
         except EngineFailure as error:
@@ -215,6 +216,19 @@ def _without_refused(options: EngineOptions, refused: Mapping[str, str]) -> Engi
     return replace(options, history=with_notes(options.history, refused), journal=journal)
 
 
+def _describe(result: EngineResult, model: str) -> None:
+    """Add what the attempt came to to its span."""
+    annotate(
+        {
+            "gen_ai.provider.name": result.provider,
+            "gen_ai.request.model": model,
+            "gen_ai.response.finish_reasons": [result.stop_reason],
+            **usage_attributes(result.usage.tokens),
+        },
+        error=None if result.error is None else result.error.kind,
+    )
+
+
 def _unchanged(result: EngineResult) -> EngineResult:
     return result
 
@@ -262,9 +276,6 @@ class ObservedTurn(CountedCalls):
                 "nova.step": step.index,
                 "nova.step.final": step.final,
                 "nova.step.tool_calls": len(step.tool_calls),
-                "gen_ai.response.model": step.model,
-                "gen_ai.usage.input_tokens": step.usage.input_tokens,
-                "gen_ai.usage.output_tokens": step.usage.output_tokens,
             },
         )
         self._began_at = ended_at
