@@ -131,6 +131,12 @@ _RUNS = Dashboard(
     "Nova Workers: runs",
     (
         Panel("Time to the first token", "s", _quantiles("nova_run_first_token_seconds")),
+        Panel(
+            "Lag of live events",
+            "s",
+            _quantiles("nova_event_lag_seconds"),
+            help="From an event until Redis has it: what readers of a stream wait for beside the model.",
+        ),
         Panel("Duration of runs", "s", _quantiles("nova_run_duration_seconds", where='status="succeeded"')),
         Panel("Wait in the queue", "s", _quantiles("nova_run_claim_latency_seconds")),
         Panel(
@@ -302,6 +308,12 @@ _INFRASTRUCTURE = Dashboard(
             "Dropped messages",
             "ops",
             (_rate("nova_foreign_messages_total", "source, reason", legend="{{source}}: {{reason}}"),),
+        ),
+        Panel(
+            "Due and not done, since",
+            "s",
+            (("max by (what) (nova_overdue_age_seconds)", "{{what}}"),),
+            help="The oldest effect, delivery, firing of a trigger and end of a wait.",
         ),
         Panel(
             "What is late",

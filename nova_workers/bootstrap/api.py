@@ -155,7 +155,9 @@ def build_api(settings: Settings) -> ApiServices:
     tracing = Tracing(settings.telemetry, "api")
     database = connect_database(settings, "nova-api", "tenants", per_tenant=settings.api.connections_per_tenant)
     redis = connect_redis(settings, "nova-api")
-    publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
+    publisher = EventPublisher(
+        redis, flush_ms=settings.streams.flush_ms, clock=clock, on_sent=metrics.event_lag_s.observe
+    )
     control = ControlChannel(redis)
     dispatcher = BrokerDispatcher(redis, metrics)
     notifier = CancelApplier(Work(database, dispatcher), control, publisher)

@@ -201,7 +201,9 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     tracing.install()
     database, redis = connect_database(settings, "nova-worker", "fleet"), connect_redis(settings, "nova-worker")
     worker_id = f"{new_id('wkr')}@{socket.gethostname()}:{os.getpid()}"
-    publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
+    publisher = EventPublisher(
+        redis, flush_ms=settings.streams.flush_ms, clock=clock, on_sent=metrics.event_lag_s.observe
+    )
     dispatcher = BrokerDispatcher(redis, metrics)
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)

@@ -258,18 +258,6 @@ def test_every_metric_that_the_monitoring_page_names_exists() -> None:
     assert {samples.sub("", name) for name in named} <= there
 
 
-def test_the_operations_page_lists_every_metric() -> None:
-    rows = re.findall(r"^\| `(nova_\w+)` \| (\w+)", (DOCS / "operations.md").read_text("utf-8"), re.MULTILINE)
-    registry = CollectorRegistry()
-    Metrics(registry)
-    there = {
-        (f"{metric.name}_total" if metric.type == "counter" else metric.name, metric.type)
-        for metric in registry.collect()
-        if metric.name.startswith("nova_")
-    }
-    assert set(rows) == there
-
-
 def test_the_decision_on_dependencies_lists_every_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     given = [

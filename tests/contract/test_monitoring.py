@@ -24,6 +24,11 @@ _FOLDER = ROOT / "deploy" / "monitoring"
 _DASHBOARDS = sorted((_FOLDER / "dashboards").glob("*.json"))
 _DOCTOR = ROOT / "docs" / "runbooks" / "doctor.md"
 _RUNBOOKS = sorted(page for page in _DOCTOR.parent.glob("*.md") if page.stem not in ("index", "doctor"))
+_BOUNDED_LABELS = frozenset(
+    {"cause", "channel", "fallback", "kind", "method", "model", "outcome", "profile", "provider", "queue", "reason"}
+    | {"route", "server", "source", "status", "what"}
+)
+"""Words of the vocabulary, names in settings, and templates of routes. `model` is cut at 200 names."""
 _SAMPLES = re.compile(r"_(?:total|bucket|count|sum)$")
 
 
@@ -40,6 +45,43 @@ def test_the_dashboards_are_those_of_their_declaration() -> None:
     declared = runpy.run_path(str(ROOT / "deploy" / "environment" / "dashboards.py"))
     wanted = {f"{one.id}.json": declared["rendered"](one) for one in declared["DASHBOARDS"]}
     assert {path.name: path.read_text("utf-8") for path in _DASHBOARDS} == wanted
+
+
+def _declared() -> list[tuple[str, str, tuple[str, ...], str]]:
+    return runpy.run_path(str(ROOT / "deploy" / "environment" / "metrics_reference.py"))["declared"]()
+
+
+def test_the_page_of_metrics_is_made_from_the_code() -> None:
+    made = runpy.run_path(str(ROOT / "deploy" / "environment" / "metrics_reference.py"))
+    assert (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8") == made["rendered"]()
+    registry = CollectorRegistry()
+    Metrics(registry)
+    there = {metric.name for metric in registry.collect() if metric.name.startswith("nova_")}
+    assert {name.removesuffix("_total") for name, *_ in _declared()} == there
+
+
+def test_metrics_follow_the_conventions_of_prometheus() -> None:
+    units = ("_seconds", "_bytes", "_usd_total", "_ratio")
+    wrong: list[str] = []
+    for name, kind, labels, help_ in _declared():
+        of_time = re.search(r"_(ms|milliseconds|minutes|hours|kb|mb|percent)\b", name)
+        if (kind == "counter") != name.endswith("_total") or of_time or not re.fullmatch(r"nova(_[a-z]+)+", name):
+            wrong.append(f"{name}: a {kind} with a name of another kind")
+        if kind == "histogram" and not name.endswith(units):
+            wrong.append(f"{name}: a histogram without a base unit")
+        if not help_.endswith("."):
+            wrong.append(f"{name}: its help is no sentence")
+        unbounded = set(labels) - _BOUNDED_LABELS
+        if unbounded:
+            wrong.append(f"{name}: {unbounded}: add a label only if the number of its values is bounded")
+    assert wrong == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, of the package prometheus, is not installed")
+def test_promtool_finds_no_fault_in_the_metrics() -> None:
+    text, _ = Metrics(CollectorRegistry()).exposition()
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_queries_and_rules_name_metrics_that_exist() -> None:

@@ -33,6 +33,33 @@ scrape_configs:
 """
 
 
+_LOAD = (
+    "hello",
+    json.dumps({"script": [{"tool": {"name": "memory_list", "input": {}}}, {"say": "Nothing."}]}),
+    json.dumps({"script": [{"error": {"kind": "model_error", "message": "No.", "retryable": False}}]}),
+)
+_OF_LOAD = (
+    "nova_runs_accepted",
+    "nova_runs_claimed",
+    "nova_runs_finished",
+    "nova_runs_open",
+    "nova_runs_in_flight",
+    "nova_run_claim_latency",
+    "nova_run_first_token",
+    "nova_run_duration",
+    "nova_queue_",
+    "nova_tool_calls",
+    "nova_tokens",
+    "nova_event_lag",
+    "nova_overdue_age",
+    "nova_server_serves",
+    "nova_loop_lag",
+    "nova_http_",
+    "process_",
+)
+"""Metrics that the load gives series: of others nothing happened."""
+
+
 def _queries() -> list[str]:
     documents = [json.loads(path.read_text("utf-8")) for path in (_FOLDER / "dashboards").glob("*.json")]
     panels = [panel for document in documents for panel in document["panels"]]
@@ -44,7 +71,8 @@ async def test_each_query_is_answered_and_each_rule_is_evaluated(settings: Setti
     worker_port = free_port()
     env = fleet_env(settings) | {"NOVA_WORKER__METRICS_PORT": str(worker_port)}
     async with Fleet(env, log_dir=tmp_path / "logs") as fleet:
-        await fleet.client.runs.wait(StatelessRunCreate(message="hello"))
+        loads = [fleet.client.runs.wait(StatelessRunCreate(message=message)) for message in _LOAD for _ in range(8)]
+        assert {run.status for run in await asyncio.gather(*loads)} == {"succeeded", "failed"}
         targets = (fleet.api_url.removeprefix("http://"), f"127.0.0.1:{worker_port}")
         await _check(targets, tmp_path)
 
@@ -65,17 +93,20 @@ async def _check(targets: tuple[str, str], tmp_path: Path) -> None:
                 assert answered["status"] == "success", f"{query}: {answered}"
                 return answered["data"]["result"]
 
-            async def is_scraped() -> bool:
+            async def is_ready() -> bool:
                 try:
-                    return bool(
-                        await answer("sum(nova_runs_finished_total) > 0 and on() sum(nova_runs_accepted_total) > 0")
-                    )
+                    return (await prometheus.get("/-/ready")).status_code == 200
                 except httpx2.TransportError:
                     return False
 
+            async def is_scraped() -> bool:
+                # A rate needs two samples.
+                return len(await answer("sum_over_time(up[1m]) >= 3")) == 2
+
+            await until(is_ready, timeout_s=60)
             await until(is_scraped, timeout_s=60)
-            for query in _queries():
-                await answer(query.replace("$__rate_interval", "1m"))
+            empty = {query for query in _queries() if not await answer(query.replace("$__rate_interval", "1m"))}
+            assert {query for query in empty if any(name in query for name in _OF_LOAD)} == set()
 
             async def rules() -> list[dict[str, str]]:
                 groups = (await prometheus.get("/api/v1/rules")).json()["data"]["groups"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
 from nova_workers.base.errors import Unavailable
+from nova_workers.domain.overview.sql.overdue import overdue_ages_s
 from nova_workers.domain.runs.sql.fleet import fleet_depth
 from nova_workers.domain.runs.sql.holds import count_held
 from nova_workers.domain.upkeep.sql.cursors import tenants_behind
@@ -78,6 +79,7 @@ async def metrics(state: State) -> Response:
             depth = await fleet_depth(connection, None)
             behind = await tenants_behind(connection)
             held = await count_held(connection, None)
+            overdue_s = await overdue_ages_s(connection)
         state.services.metrics.set_fleet(
             depth.runs, {queue.queue: (queue.queued, queue.oldest_queued_age_s) for queue in depth.queues}
         )
@@ -86,6 +88,7 @@ async def metrics(state: State) -> Response:
             counts[group.outage] += group.runs
         state.services.metrics.set_held(counts)
         state.services.metrics.backfill_tenants_behind.set(behind)
+        state.services.metrics.set_overdue(overdue_s)
     except (Unavailable, TimeoutError) as error:
         _log.warning("metrics.fleet_unknown", outage="postgres", error=str(error))
     rests = await provider_rests(state.services.redis)

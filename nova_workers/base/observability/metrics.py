@@ -73,7 +73,7 @@ class Metrics:
         )
         self.runs_held = Counter(
             "nova_run_holds_total",
-            "Attempts that ended because the model provider cannot be used.",
+            "Attempts that ended because the model provider cannot be used, by reason as in nova_runs_held.",
             ["queue", "reason"],
             registry=registry,
         )
@@ -106,7 +106,7 @@ class Metrics:
         )
         self.lease_losses = Counter(
             "nova_lease_losses_total",
-            "Runs that a worker stopped because it no longer owned them.",
+            "Runs that a worker stopped because it no longer owned them, by reason.",
             ["reason"],
             registry=registry,
         )
@@ -142,18 +142,35 @@ class Metrics:
         self.runs_in_flight = Gauge("nova_runs_in_flight", "Turns in this process.", registry=registry)
         self.worker_slots = Gauge("nova_worker_slots", "Most turns at once in this process.", registry=registry)
         self.server_serves = Gauge(
-            "nova_server_serves", "1 while a server that this worker needs takes writes.", ["server"], registry=registry
+            "nova_server_serves",
+            "1 while a server that this worker needs takes writes. server: postgres or redis.",
+            ["server"],
+            registry=registry,
         )
         self.runs_open = Gauge("nova_runs_open", "Fleet: runs that are not over.", ["status"], registry=registry)
         self.runs_held_now = Gauge(
             "nova_runs_held",
-            "Fleet: queued runs whose model provider cannot be used.",
+            "Fleet: queued runs whose model provider cannot be used. reason: down, key_missing, key_refused, quota,"
+            " rate_limit or model_missing.",
             ["reason"],
             registry=registry,
         )
         self.queue_depth = Gauge("nova_queue_depth", "Fleet: queued runs.", ["queue"], registry=registry)
         self.queue_oldest_age_s = Gauge(
             "nova_queue_oldest_age_seconds", "Fleet: age of the oldest queued run.", ["queue"], registry=registry
+        )
+        self.overdue_age_s = Gauge(
+            "nova_overdue_age_seconds",
+            "Fleet: how long the oldest work has been due that is not done. what: effects, deliveries, triggers or"
+            " waits.",
+            ["what"],
+            registry=registry,
+        )
+        self.event_lag_s = Histogram(
+            "nova_event_lag_seconds",
+            "From an event of a run until Redis has it; of the events that are sent together, the oldest.",
+            buckets=_FAST_S,
+            registry=registry,
         )
         self.loop_lag_s = Histogram(
             "nova_loop_lag_seconds",
@@ -278,7 +295,10 @@ class Metrics:
     def _declare_api(self, registry: CollectorRegistry) -> None:
         self.open_streams = Gauge("nova_sse_streams_open", "Open event streams.", registry=registry)
         self.http_requests = Counter(
-            "nova_http_requests_total", "HTTP requests that ended.", ["method", "route", "status"], registry=registry
+            "nova_http_requests_total",
+            "HTTP requests that ended. status 499: the client disconnected before.",
+            ["method", "route", "status"],
+            registry=registry,
         )
         self.http_duration_s = Histogram(
             "nova_http_request_duration_seconds",
@@ -365,6 +385,11 @@ class Metrics:
         for queue, (queued, oldest_age_s) in queues.items():
             self.queue_depth.labels(queue).set(queued)
             self.queue_oldest_age_s.labels(queue).set(oldest_age_s or 0)
+
+    def set_overdue(self, ages_s: Mapping[str, float]) -> None:
+        """Set how long the oldest due work of each kind has been due, in seconds."""
+        for what, age_s in ages_s.items():
+            self.overdue_age_s.labels(what).set(age_s)
 
     def set_held(self, runs: Mapping[str, int]) -> None:
         """Set how many runs of the fleet are held, by the reason for which a model provider cannot be used."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -122,11 +122,23 @@ class EventPublisher:
     entry.
     """
 
-    def __init__(self, redis: Redis, *, flush_ms: int, clock: Clock) -> None:
+    def __init__(
+        self, redis: Redis, *, flush_ms: int, clock: Clock, on_sent: Callable[[float], object] = float
+    ) -> None:
+        """Take the server.
+
+        Args:
+            redis: Where streams are.
+            flush_ms: The shortest time between two entries of a run.
+            clock: The time.
+            on_sent: Receives for each flush how long its oldest event waited, in seconds.
+        """
         self._redis = redis
         self._flush_s = flush_ms / 1000
         self._clock = clock
-        self._dirty: dict[RunEvents, None] = {}
+        self._on_sent = on_sent
+        self._dirty: dict[RunEvents, float] = {}
+        """Runs with something to send, each with the time from which it waits, on the monotonic clock."""
         self._news: deque[TreeNews] = deque(maxlen=_MAX_NEWS)
         self._hinted: deque[str] = deque(maxlen=_MAX_NEWS)
         self._wake = asyncio.Event()
@@ -159,7 +171,8 @@ class EventPublisher:
         if events in self._dirty and events.due_s:
             # It is sent when it is due: to look each time would cost more than to send.
             return
-        self._dirty[events] = None
+        if events not in self._dirty:
+            self._dirty[events] = self._clock.monotonic_s()
         self._idle.clear()
         self._wake.set()
 
@@ -210,13 +223,14 @@ class EventPublisher:
     async def _send(self, due: list[RunEvents], now_s: float) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         batches: list[tuple[RunEvents, list[tuple[int, bytes]], int]] = []
-        commands = 0
+        commands, waiting_since_s = 0, now_s
         for events in due:
-            del self._dirty[events]
+            since_s = self._dirty.pop(events)
+            waiting_since_s = min(waiting_since_s, since_s)
             events.due_s = now_s + self._flush_s
             batch = events.take()
             if len(events):
-                self._dirty[events] = None
+                self._dirty[events] = since_s
             if not batch:
                 continue
             payload = encode(events.attempt, batch, events.ending)
@@ -233,8 +247,9 @@ class EventPublisher:
             for events, batch, _ in batches:
                 events.put_back(batch)
                 events.expire_due_s = 0.0
-                self._dirty[events] = None
+                self._dirty[events] = waiting_since_s
             raise
+        self._on_sent(self._clock.monotonic_s() - waiting_since_s)
         for events, batch, position in batches:
             answer = answers[position]
             if isinstance(answer, ResponseError) and "equal or smaller" in str(answer):
