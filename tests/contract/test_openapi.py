@@ -116,6 +116,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "POST /v1/agents/{agent_id}/rename agents",
             "POST /v1/agents/{agent_id}/prompt agents",
             "GET /v1/fleet",
+            "GET /v1/fleet/top",
             "GET /v1/fleet/queued",
             "GET /v1/fleet/doors",
             "POST /v1/fleet/pause",

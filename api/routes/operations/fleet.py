@@ -7,6 +7,7 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.doors import DoorsView
 from nova_workers.contracts.http.fleet import (
     FleetPause,
+    FleetTop,
     FleetView,
     ProvidersClear,
     ProvidersCleared,
@@ -17,6 +18,7 @@ from nova_workers.domain.agents.sql import records as agents
 from nova_workers.domain.runs.sql import fleet as ledger
 from nova_workers.domain.runs.sql.holds import count_held, hasten
 from nova_workers.domain.runs.sql.queued import count_queued
+from nova_workers.domain.runs.sql.top import last_minute, longest_running
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.visibility import see_all_tenants
 
@@ -42,6 +44,19 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
     async with state.services.database.connection() as connection:
         view = await _read(connection, caller)
     return await _with_workers(view, caller, state)
+
+
+@router.get("/top", responses=problems(), name="get_fleet_top")
+async def get_top(caller: AnyCaller, state: State) -> FleetTop:
+    """Get the fleet, the runs that run longest, and what ended in the last minute."""
+    _see_what_it_may(caller)
+    tenant_id = None if caller.may("operator") else caller.tenant_id
+    async with state.services.database.connection() as connection:
+        view = await _read(connection, caller)
+        longest = list(await longest_running(connection, tenant_id))
+        minute = await last_minute(connection, tenant_id)
+    fleet = await _with_workers(view, caller, state)
+    return FleetTop(at=state.services.clock.now(), fleet=fleet, longest=longest, last_minute=minute)
 
 
 @router.get("/queued", responses=problems(), name="get_queued_runs")

@@ -7,6 +7,7 @@ import typer
 
 from nova_workers.base.vocabulary import ENDED_RUNS, PauseScope, RestReason
 from nova_workers.cli.command import Session, build, given, remote
+from nova_workers.cli.operations.fleet_top import follow_top, show_top
 from nova_workers.cli.resources import group
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Heading, Output, age, short, stamp
@@ -42,6 +43,19 @@ ScopeOption = Annotated[
 async def status(session: Session) -> None:
     """Show runs, queues, workers and pauses."""
     session.out.write(await session.client.fleet.view(), _show)
+
+
+@remote(app, "top")
+async def top(
+    session: Session,
+    every: Annotated[float, typer.Option(help="Seconds between two views.", min=1.0)] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end, as in a pipe.")] = False,
+) -> None:
+    """Show the fleet live: runs, slots, queues, what runs longest, cost a minute, workers. Ctrl-C ends it."""
+    if once or not (session.out.tty or session.out.json):
+        session.out.write(await session.client.fleet.top(), show_top)
+    else:
+        await follow_top(session, every)
 
 
 @remote(app, "pause")

@@ -5,6 +5,7 @@ from nova_workers.client.transport import Transport
 from nova_workers.contracts.http.doors import DoorsView
 from nova_workers.contracts.http.fleet import (
     FleetPause,
+    FleetTop,
     FleetView,
     ProvidersClear,
     ProvidersCleared,
@@ -22,6 +23,10 @@ class Fleet:
     async def view(self) -> FleetView:
         """Return runs by status, queues, workers and pauses."""
         return await self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    async def top(self) -> FleetTop:
+        """Return the fleet, the runs that run longest, and what ended in the last minute."""
+        return await self._transport.fetch(FleetTop, "GET", "/v1/fleet/top")
 
     async def queued(self) -> QueuedView:
         """Return why queued runs wait."""

@@ -138,6 +138,41 @@ class FleetView(View):
     """Queued runs whose model provider cannot be used, by outage."""
 
 
+class LongRun(View):
+    """A run that a worker executes."""
+
+    run_id: str
+    thread_id: str
+    agent_id: str
+    queue: str
+    attempt: int
+    elapsed_s: float
+    """Since its first attempt began, with its waits."""
+
+
+class LastMinute(View):
+    """The runs that ended in the last minute, and what they used."""
+
+    ended: int
+    failed: int
+    """How many of them failed."""
+    input_tokens: int
+    """Read by models, from their prompt caches too."""
+    output_tokens: int
+    cost_usd: float
+    """The cost of the models whose price is known."""
+
+
+class FleetTop(View):
+    """The fleet at a moment. As in `FleetView`, of the key's tenant, or of all with the `operator` scope."""
+
+    at: datetime
+    fleet: FleetView
+    longest: list[LongRun]
+    """The ten running runs that began first."""
+    last_minute: LastMinute
+
+
 class ProviderRest(View):
     """A key of a model provider that rests, or a model that failed conversations."""
 

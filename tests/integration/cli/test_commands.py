@@ -1,9 +1,11 @@
 """The commands on a real fleet."""
 
+import asyncio
 import io
 import json
 import re
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -14,8 +16,10 @@ from nova_workers.cli import command
 from nova_workers.cli.terminal.output import Output
 from nova_workers.contracts.http.keys import Scope
 from tests.requirements import proves
+from tests.support.harness.api_proxy import api_proxy
 from tests.support.processes.command_line import Nova, wait_for
 from tests.support.processes.fleet import Fleet
+from tests.support.processes.terminal import Terminal
 
 pytestmark = pytest.mark.fleet
 
@@ -466,6 +470,32 @@ def test_a_pause_is_shown_with_its_reason(nova: Nova) -> None:
     assert _paused_agents(nova.good("fleet", "status", "--json").json) == []
     assert "agent nova was not paused" in nova.good("fleet", "resume", "--agent", "nova").err
     assert "There is no agent 'nope'." in nova("fleet", "resume", "--agent", "nope").err
+
+
+def test_the_top_is_printed_once_for_pipes_and_scripts(nova: Nova) -> None:
+    nova.good("send", "hello")
+    shown = nova.good("fleet", "top").out
+    assert "last minute" in shown
+    assert "interactive" in shown
+    assert " used, " in shown
+    view = nova.good("fleet", "top", "--once", "--json").json
+    assert view["last_minute"]["ended"] >= 1
+    assert view["fleet"]["workers"][0]["slots"] > 0
+
+
+async def test_the_top_is_refreshed_in_place_and_says_when_the_fleet_is_away(nova: Nova, fleet: Fleet) -> None:
+    async with AsyncExitStack() as api:
+        proxy = await api.enter_async_context(api_proxy(fleet.api_url))
+        screen = Terminal(nova, "fleet", "top", "--every", "1", "--api-url", proxy.url)
+        try:
+            for shown in ("every 1 s", "last minute", "every 1 s"):
+                await asyncio.to_thread(screen.shows, shown)
+            await api.aclose()
+            # The last view stays.
+            for shown in ("No fleet answers at", "last minute"):
+                await asyncio.to_thread(screen.shows, shown)
+        finally:
+            screen.close()
 
 
 def test_no_fleet_is_one_line_that_says_how_to_start_one(nova: Nova) -> None:

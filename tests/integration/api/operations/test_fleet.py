@@ -34,6 +34,32 @@ async def test_the_fleet_view_shows_queued_and_running_runs(api: Api, worker: Ma
     assert fleet["switches"] == []
 
 
+async def test_the_top_has_what_runs_longest_and_what_the_last_minute_used(
+    api: Api, worker: ManualWorker, database: Database
+) -> None:
+    first, second, ended = await api.thread(), await api.thread(), await api.thread()
+    for thread in (first, second, ended):
+        await api.run(thread)
+    await worker.claim(first)
+    await worker.claim(second)
+    await worker.play(ended)
+    narrow = await make_tenant(database, ("runs",), api.tenant.id)
+    stranger = await make_tenant(database, ("runs",))
+    async with api.client(narrow.key) as mine, api.client(stranger.key) as other:
+        view = (await mine.get("/v1/fleet/top")).json()
+        assert [run["thread_id"] for run in view["longest"]] == [first, second]
+        assert view["longest"][0] == IsPartialDict(
+            agent_id="nova", queue="interactive", attempt=1, elapsed_s=IsFloat(ge=0)
+        )
+        assert view["last_minute"] == IsPartialDict(ended=1, failed=0)
+        assert view["last_minute"]["input_tokens"] > 0
+        assert view["fleet"] == (await mine.get("/v1/fleet")).json()
+        assert view["fleet"]["workers"] is None
+        of_other = (await other.get("/v1/fleet/top")).json()
+        assert (of_other["longest"], of_other["last_minute"]["ended"]) == ([], 0)
+    assert len((await api.http.get("/v1/fleet/top")).json()["longest"]) == 2, "an operator sees all tenants"
+
+
 async def test_queued_runs_are_counted_by_the_reason_why_they_wait(
     api: Api, worker: ManualWorker, other_tenant: Tenant, redis: Redis, database: Database
 ) -> None:
