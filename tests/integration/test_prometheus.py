@@ -36,6 +36,7 @@ scrape_configs:
 _LOAD = (
     "hello",
     json.dumps({"script": [{"tool": {"name": "memory_list", "input": {}}}, {"say": "Nothing."}]}),
+    json.dumps({"script": [{"say": "Read before.", "usage": {"input_tokens": 9, "cache_read_tokens": 9}}]}),
     json.dumps({"script": [{"error": {"kind": "model_error", "message": "No.", "retryable": False}}]}),
 )
 _OF_LOAD = (
