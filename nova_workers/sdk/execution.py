@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from nova_workers.base.errors import NovaError, ToolFailure
 from nova_workers.base.user_code import is_users, place_of_thread, raised_at, user_place
@@ -43,13 +43,14 @@ class _Ended(Exception):
 
 
 class Execution:
-    """Executes the calls of one process. Used on one event loop."""
+    """Executes the calls of one process. Used on one event loop, but for `begin`."""
 
     def __init__(self) -> None:
         self._calls = asyncio.Semaphore(_MAX_CALLS)
         self._limits: dict[str, asyncio.Semaphore] = {}
-        self._loop: _UserLoop | None = None
+        self._loop: UserLoop | None = None
         self._threads = _Threads()
+        self._places = threading.Semaphore(_MAX_CALLS)
         self.stuck = 0
         """Calls that did not end at their time limit."""
 
@@ -68,42 +69,59 @@ class Execution:
             async with own:
                 return await self._call(tool, given, context)
 
-    async def free_loop(self) -> asyncio.AbstractEventLoop:
+    def begin(self, tool: UserTool, loop: UserLoop) -> Begun | None:
+        """Begin a call without input, from an event loop of async functions; its value is `value_of`, or `wait_for`.
+
+        For calls that are mostly shorter than the way over the other loop and back.
+
+        Returns:
+            None if too many were begun so and have not ended.
+        """
+        if not self._places.acquire(blocking=False):
+            return None
+        begun: Begun = (
+            _OnLoop.here(loop, tool.function) if tool.is_async else _InThread(self._threads, tool, arguments={})
+        )
+        begun.future.add_done_callback(lambda _: self._places.release())
+        return begun
+
+    async def wait_for(self, begun: Begun, tool: UserTool, context: ToolContext) -> Any:
+        """Return the value of a call that has begun. Raises as `call`."""
+        ended = asyncio.wrap_future(begun.future)
+        try:
+            done, _ = await asyncio.wait({ended}, timeout=tool.options.timeout_s)
+            if not done:
+                raise await self._late(tool, begun, context)
+        except asyncio.CancelledError:
+            context.abort()
+            begun.cancel()
+            raise
+        # Else the loop reports an exception that was not looked at here.
+        ended.exception()
+        return value_of(begun, tool)
+
+    async def free_loop(self) -> UserLoop:
         """Return the event loop of async functions: another one if a function blocks it."""
-        loop = self._loop = self._loop or _UserLoop()
+        loop = self._loop = self._loop or UserLoop()
         beat = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop.loop))
         await asyncio.wait({beat}, timeout=_BLOCKED_AFTER_S)
         if not beat.done():
             beat.cancel()
-            loop = self._loop = _UserLoop()
-        return loop.loop
+            loop = self._loop = UserLoop()
+        return loop
 
     async def _call(self, tool: UserTool, given: JsonObject, context: ToolContext) -> Any:
         arguments = tool.arguments(given, context)
-        started = await self._on_loop(tool, arguments) if tool.is_async else _InThread(self._threads, tool, arguments)
-        result = asyncio.wrap_future(started.future)
-        try:
-            done, _ = await asyncio.wait({result}, timeout=tool.options.timeout_s)
-            if not done:
-                raise await self._late(tool, started, context)
-            return result.result()
-        except asyncio.CancelledError:
-            context.abort()
-            started.cancel()
-            raise
-        except (ToolFailure, Asked):
-            raise
-        except BaseException as error:
-            # The head of a call: a function may raise anything, and the process goes on.
-            raise _failure(tool, error) from error
+        begun = await self._on_loop(tool, arguments) if tool.is_async else _InThread(self._threads, tool, arguments)
+        return await self.wait_for(begun, tool, context)
 
-    async def _late(self, tool: UserTool, started: _InThread | _OnLoop, context: ToolContext) -> ToolFailure:
-        place = started.place()
+    async def _late(self, tool: UserTool, begun: Begun, context: ToolContext) -> ToolFailure:
+        place = begun.place()
         context.abort()
-        started.cancel()
-        ended = asyncio.wrap_future(started.future)
+        begun.cancel()
+        ended = asyncio.wrap_future(begun.future)
         await asyncio.wait({ended}, timeout=_CANCEL_S)
-        if not ended.done() or started.blocks:
+        if not ended.done() or begun.blocks:
             self.stuck += 1
         elif not ended.cancelled():
             ended.exception()
@@ -115,12 +133,23 @@ class Execution:
 
     async def _on_loop(self, tool: UserTool, arguments: dict[str, Any]) -> _OnLoop:
         for _ in range(2):
-            loop = self._loop = self._loop or _UserLoop()
-            started = _OnLoop(loop, tool.function(**arguments))
-            if await started.has_begun(_BLOCKED_AFTER_S):
-                return started
+            loop = self._loop = self._loop or UserLoop()
+            begun = await _OnLoop.within(loop, partial(tool.function, **arguments), _BLOCKED_AFTER_S)
+            if begun is not None:
+                return begun
             self._loop = None
         raise ToolFailure(f"{tool.name} was not called: this process is too busy. Try again later.")
+
+
+def value_of(begun: Begun, tool: UserTool) -> Any:
+    """Return the value of a call that has ended. Raises as `Execution.call`."""
+    try:
+        return begun.future.result()
+    except (ToolFailure, Asked):
+        raise
+    except BaseException as error:
+        # The head of a call: a function may raise anything, and the process goes on.
+        raise _failure(tool, error) from error
 
 
 class _Threads:
@@ -202,41 +231,53 @@ class _InThread:
 class _OnLoop:
     """A call of an async function."""
 
-    def __init__(self, loop: _UserLoop, calling: Awaitable[Any]) -> None:
+    def __init__(self, loop: UserLoop, function: Callable[[], Awaitable[Any]]) -> None:
         self._loop = loop
-        self._calling = calling
-        self._begun = threading.Event()
+        self._function = function
+        self._calling: Awaitable[Any] | None = None
         self._changing = threading.Lock()
-        self._dropped = False
-        self._here = asyncio.get_running_loop()
-        self._begun_here = asyncio.Event()
-        self._task: asyncio.Task[Any] | None = None
-        self.future = asyncio.run_coroutine_threadsafe(self._run(), loop.loop)
+        self._state: Literal["waits", "begun", "dropped"] = "waits"
+        self._task: asyncio.Task[None] | None = None
+        self._is_canceled = False
+        self.future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    @classmethod
+    def here(cls, loop: UserLoop, function: Callable[[], Awaitable[Any]]) -> _OnLoop:
+        """Begin a call on the loop that executes this."""
+        call = cls(loop, function)
+        call._begin()
+        return call
+
+    @classmethod
+    async def within(cls, loop: UserLoop, function: Callable[[], Awaitable[Any]], within_s: float) -> _OnLoop | None:
+        """Begin a call on another loop. Return None if it did not begin in time; then it never will."""
+        call = cls(loop, function)
+        here, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        def begin() -> None:
+            if call._begin():
+                here.call_soon_threadsafe(begun.set)
+
+        loop.loop.call_soon_threadsafe(begin)
+        try:
+            async with asyncio.timeout(within_s):
+                await begun.wait()
+        except TimeoutError:
+            return None if call._drop() else call
+        except asyncio.CancelledError:
+            if not call._drop():
+                call.cancel()
+            raise
+        return call
 
     @property
     def blocks(self) -> bool:
         """Whether its loop does nothing else meanwhile."""
         return self._loop.is_blocked
 
-    async def has_begun(self, within_s: float) -> bool:
-        """Return whether it began in time; if it did not, it never will."""
-        try:
-            async with asyncio.timeout(within_s):
-                await self._begun_here.wait()
-        except TimeoutError:
-            with self._changing:
-                if self._begun.is_set():
-                    return True
-                self._dropped = True
-            self.future.cancel()
-            if asyncio.iscoroutine(self._calling):
-                self._calling.close()
-            return False
-        return True
-
     def cancel(self) -> None:
         """Cancel it; a function that blocks its loop does not notice."""
-        self.future.cancel()
+        self._is_canceled = True
         if self._task is not None:
             self._loop.loop.call_soon_threadsafe(self._task.cancel)
 
@@ -252,20 +293,44 @@ class _OnLoop:
             inner = inner.cr_await
         return place
 
-    async def _run(self) -> Any:
+    def _begin(self) -> bool:
+        """Begin it on the loop that executes this, unless it was dropped."""
         with self._changing:
-            if self._dropped:
-                return None
-            self._begun.set()
-        self._task = asyncio.current_task()
-        self._here.call_soon_threadsafe(self._begun_here.set)
+            if self._state == "dropped":
+                return False
+            self._state = "begun"
+        self.future.set_running_or_notify_cancel()
+        # As in a thread of its own: a function does not see the context variables of another.
+        self._task = self._loop.loop.create_task(self._run(), context=contextvars.Context())
+        return True
+
+    def _drop(self) -> bool:
+        """Let it never begin, unless it has."""
+        with self._changing:
+            if self._state == "begun":
+                return False
+            self._state = "dropped"
+        return True
+
+    async def _run(self) -> None:
         try:
-            return await self._calling
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise _ended(error) from error
+            self._calling = self._function()
+            value = await self._calling
+        except BaseException as error:
+            # Passed to the caller, whatever it is.
+            passes = isinstance(error, Exception | Asked) or (
+                self._is_canceled and isinstance(error, asyncio.CancelledError)
+            )
+            self.future.set_exception(error if passes else _ended(error))
+        else:
+            self.future.set_result(value)
 
 
-class _UserLoop:
+Begun: TypeAlias = _InThread | _OnLoop
+"""A call that has begun."""
+
+
+class UserLoop:
     """An event loop in a thread, for async functions of users."""
 
     def __init__(self) -> None:

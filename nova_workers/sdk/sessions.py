@@ -31,7 +31,7 @@ from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Used, Wanted
-from nova_workers.sdk.execution import Execution
+from nova_workers.sdk.execution import Begun, Execution, UserLoop, value_of
 
 Emit = Callable[[int, str], None]
 """Receives emitted text, and where it begins in all text of the answer. May be called from any thread."""
@@ -65,64 +65,94 @@ class Sessions:
                 known = ", ".join(self._agents) or "none"
                 return AgentReply(problem=f"There is no agent {request.agent!r} in this code; there are: {known}.")
             loop = await self._execution.free_loop()
-            session = _Session(agent, Message(request.message), about or CallContext(), loop)
+            session = _Session(agent, Message(request.message), about or CallContext(), self._execution, loop)
             self._sessions[request.session] = session
         if session is None:
             return AgentReply(known=False)
         match request.do:
             case "next" | "history" | "earlier":
-                return await self._begun(session, await session.answer(request, emit), request)
+                reply = await session.answer(request, emit)
+                done = session.take_short()
+                return reply if done is None else reply.model_copy(update={"done": done})
             case "perform":
-                begun, session.begun = session.begun, None
-                result = await (begun or self._perform(session, request.at))
+                result = await self._perform(session, request.at)
                 return AgentReply(known=result is not None, done=result)
             case "end":
                 del self._sessions[request.session]
                 session.end()
                 return AgentReply()
 
-    async def _begun(self, session: _Session, reply: AgentReply, request: AgentRequest) -> AgentReply:
-        """Execute a step that is wanted alone, and return its result with the answer if it is a short one.
-
-        That saves the worker a question and a commit. One of `step_once` begins after the journal has it.
-        """
-        wanted = reply.operations
-        if not request.begins or len(wanted) != 1 or wanted[0].name != CODE_STEP:
-            return reply
-        begun = session.begun = asyncio.create_task(self._perform(session, 0))
-        await asyncio.wait({begun}, timeout=_SHORT_S)
-        if not begun.done():
-            return reply
-        session.begun = None
-        return reply.model_copy(update={"done": begun.result()})
-
     async def _perform(self, session: _Session, at: int) -> StepResult | None:
-        """Execute a step, unless none is wanted there."""
+        """Execute a step, unless none is wanted there; or wait for it, if it has begun."""
         function = session.function(at)
         if function is None:
             return None
         context = ToolContext(**dict(session.about), timeout_s=function.options.timeout_s, tool=function.name)
+        begun, session.begun = session.begun, None
         try:
-            value = await self._execution.call(function, {}, context)
-            if isinstance(value, Used):
-                return StepResult(text=_json(function.name, value.value), used=value.models)
-            return StepResult(text=_json(function.name, value))
-        except ToolFailure as error:
-            return StepResult(text=error.message, failed=True)
-        except Asked:
-            return StepResult(
-                text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True
-            )
+            if begun is None:
+                return _result(function, await self._execution.call(function, {}, context))
+            return _result(function, await self._execution.wait_for(begun, function, context))
+        except (ToolFailure, Asked) as error:
+            return _failed(function, error)
+
+
+class _Question:
+    """A question of the worker: what the function wants next. Made, and answered, on the loop of the protocol."""
+
+    def __init__(self, emit: Emit, *, begins: bool) -> None:
+        self.emit = emit
+        self.begins = begins
+        """Whether a step may begin before the worker asks for it."""
+        self._loop = asyncio.get_running_loop()
+        self._answer: asyncio.Future[AgentReply] = self._loop.create_future()
+        self._begun: AgentReply | None = None
+        """The answer, if a step that it wants has begun."""
+        self._is_late = False
+        self._patience = self._loop.call_later(_SHORT_S, self._lose_patience)
+
+    async def answer(self) -> AgentReply:
+        """Return the answer."""
+        try:
+            return await self._answer
+        finally:
+            self._patience.cancel()
+
+    def say(self, reply: AgentReply) -> None:
+        """Answer. From any thread."""
+        # Not as a coroutine of that loop, which would double the cost of the way there and back.
+        self._loop.call_soon_threadsafe(self._settle, reply)
+
+    def say_after(self, begun: Begun, reply: AgentReply) -> None:
+        """Answer once a step that is wanted has ended, or after `_SHORT_S`. From any thread."""
+        self._begun = reply
+        begun.future.add_done_callback(lambda _: self.say(reply))
+        # After `_begun` is set, as the other side looks at that after it is late: so one of them sees the other.
+        if self._is_late:
+            self._loop.call_soon_threadsafe(self._loop.call_later, _SHORT_S, self._settle, reply)
+
+    def _lose_patience(self) -> None:
+        self._is_late = True
+        if self._begun is not None:
+            self._settle(self._begun)
+
+    def _settle(self, reply: AgentReply) -> None:
+        # It may have an answer, or have been canceled meanwhile.
+        if not self._answer.done():
+            self._answer.set_result(reply)
 
 
 class _Session:
     """Implements `nova_workers.sdk.durable.Journal` for one function."""
 
-    def __init__(self, agent: UserAgent, message: Message, about: CallContext, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, agent: UserAgent, message: Message, about: CallContext, execution: Execution, loop: UserLoop
+    ) -> None:
         self._agent = agent
         self._message = message
         self.about = about
-        self._loop = loop
+        self._execution = execution
+        self._user_loop, self._loop = loop, loop.loop
         self._entries: deque[JournalEntry] = deque()
         self._taken = 0
         """How many steps of the journal the function has had."""
@@ -137,31 +167,36 @@ class _Session:
         self._earlier: list[Finished] = []
         self._last_text = ""
         """What was emitted last before an operation."""
-        self._reply: Callable[[AgentReply], None] | None = None
+        self._question: _Question | None = None
         self._unsent: AgentReply | None = None
         """An answer without a question: the function ended otherwise than by an operation."""
         self._text: list[str] = []
         self._chars = 0
-        self._emit: Emit | None = None
         self._task: asyncio.Task[None] | None = None
-        self.begun: asyncio.Task[StepResult | None] | None = None
+        self.begun: Begun | None = None
         """A step that is wanted alone, and is executed before the worker asks for it."""
 
     async def answer(self, request: AgentRequest, emit: Emit) -> AgentReply:
         """Return the answer to a question, once the function gives it. From the loop of the protocol."""
-        here = asyncio.get_running_loop()
-        reply: asyncio.Future[AgentReply] = here.create_future()
-
-        def say(said: AgentReply) -> None:
-            here.call_soon_threadsafe(_settle, reply, said)
-
-        # Not as a coroutine of that loop, which would double the cost of the way there and back.
-        self._loop.call_soon_threadsafe(self._go_on, request, emit, say)
+        question = _Question(emit, begins=request.begins)
+        self._loop.call_soon_threadsafe(self._go_on, request, question)
         try:
-            return await reply
+            return await question.answer()
         except asyncio.CancelledError:
-            self._loop.call_soon_threadsafe(self._drop, say)
+            self._loop.call_soon_threadsafe(self._drop, question)
             raise
+
+    def take_short(self) -> StepResult | None:
+        """Return the result of the step that has begun, if that has ended. From the loop of the protocol."""
+        begun = self.begun
+        function = None if begun is None or not begun.future.done() else self.function(0)
+        if begun is None or function is None:
+            return None
+        self.begun = None
+        try:
+            return _result(function, value_of(begun, function))
+        except (ToolFailure, Asked) as error:
+            return _failed(function, error)
 
     def function(self, at: int) -> StepFunction | None:
         """Return the function of a step that is wanted."""
@@ -174,24 +209,24 @@ class _Session:
         if self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
 
-    def _drop(self, reply: Callable[[AgentReply], None]) -> None:
+    def _drop(self, question: _Question) -> None:
         """Answer a question no more: it was canceled."""
-        if self._reply is reply:
-            self._emit = self._reply = None
+        if self._question is question:
+            self._question = None
 
-    def _go_on(self, request: AgentRequest, emit: Emit, reply: Callable[[AgentReply], None]) -> None:
+    def _go_on(self, request: AgentRequest, question: _Question) -> None:
         """Take steps of the journal, or what the function asked for, and let it go on to what is wanted next."""
         self._entries.extend(request.entries)
         self._history.extend(request.history)
         self._earlier.extend(request.earlier)
         if request.more:
-            reply(AgentReply())
+            question.say(AgentReply())
             return
         self._has_history = self._has_history or request.do == "history"
         if self._unsent is not None:
-            reply(self._unsent)
+            question.say(self._unsent)
             return
-        self._emit, self._reply = emit, reply
+        self._question = question
         if self._task is None:
             self._task = self._loop.create_task(self._run(), name=f"agent-{self._agent.name}")
         elif self._waiting is not None and not self._waiting.done() and (self._entries or request.do != "next"):
@@ -210,8 +245,8 @@ class _Session:
         if self._chars > _MAX_TEXT_CHARS:
             raise ValueError(f"More than {_MAX_TEXT_CHARS:,} characters were emitted between two operations.")
         self._text.append(text)
-        if self._emit is not None:
-            self._emit(at, text)
+        if self._question is not None:
+            self._question.emit(at, text)
 
     async def execute(self, wanted: Sequence[Wanted[Any]]) -> JournalEntry:
         """See `Journal.execute`."""
@@ -219,9 +254,9 @@ class _Session:
         if not self._entries:
             self._wanted = wanted
             self._waiting = self._loop.create_future()
-            self._say(AgentReply(text=self._take_text(), operations=tuple(each.operation for each in wanted)))
+            self._want(AgentReply(text=self._take_text(), operations=tuple(each.operation for each in wanted)))
             await self._wait(wanted[0].operation.label)
-            self._wanted = ()
+            self._wanted, self.begun = (), None
         else:
             self._take_text()
         entry = self._entries.popleft()
@@ -309,10 +344,27 @@ class _Session:
             # Code of users may raise anything, and the process goes on.
             self._say(AgentReply(text=self._take_text(), problem=_problem(error)))
 
+    def _want(self, reply: AgentReply) -> None:
+        """Answer with what the function wants; with its result, if that is a step which ends at once.
+
+        That saves the worker a question and a commit. One of `step_once` begins after the journal has it.
+        """
+        question, only = self._question, self._wanted[0]
+        if question is None or not question.begins or len(self._wanted) > 1 or only.operation.name != CODE_STEP:
+            self._say(reply)
+            return
+        assert only.function is not None  # noqa: S101 - as of each step
+        self.begun = self._execution.begin(only.function, self._user_loop)
+        if self.begun is None:
+            self._say(reply)
+            return
+        self._question = None
+        question.say_after(self.begun, reply)
+
     def _say(self, reply: AgentReply) -> None:
-        if self._reply is not None:
-            answer, self._emit, self._reply = self._reply, None, None
-            answer(reply)
+        if self._question is not None:
+            question, self._question = self._question, None
+            question.say(reply)
         elif self._unsent is None:
             self._unsent = reply
 
@@ -323,10 +375,17 @@ class _Session:
         return text
 
 
-def _settle(reply: asyncio.Future[AgentReply], said: AgentReply) -> None:
-    # The call may have been canceled meanwhile.
-    if not reply.done():
-        reply.set_result(said)
+def _result(function: StepFunction, value: Any) -> StepResult:
+    """Return a value as the result of a step. Raises `ToolFailure` if it cannot be."""
+    if isinstance(value, Used):
+        return StepResult(text=_json(function.name, value.value), used=value.models)
+    return StepResult(text=_json(function.name, value))
+
+
+def _failed(function: StepFunction, error: ToolFailure | Asked) -> StepResult:
+    if isinstance(error, ToolFailure):
+        return StepResult(text=error.message, failed=True)
+    return StepResult(text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True)
 
 
 def _answer(agent: UserAgent, value: Any) -> str:

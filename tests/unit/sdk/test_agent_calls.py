@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +36,19 @@ async def _waits() -> None:
         _ended.set()
 
 
+async def _gives_up() -> None:
+    raise asyncio.CancelledError
+
+
+async def _takes_one(number: int) -> int:
+    return number
+
+
 async def _play(context: Context, message: Message) -> str:
+    if message.text == "gives up":
+        await context.step("give up", _gives_up)
+    if message.text == "wrong":
+        await context.step("one", cast(Any, _takes_one))
     if message.text == "wait":
         await context.step_once("wait", _waits)
     context.emit(f"{context.tenant_id}: ")
@@ -100,6 +113,21 @@ async def test_text_that_json_has_no_form_for_fails_its_call_only() -> None:
         assert "surrogates not allowed" in str(said.reply.problem)
         said = await lane.ask(_begin("hi", "another"), CallContext(tenant_id="t1"), None)
         assert said.reply == AgentReply(text="t1: done")
+
+
+@pytest.mark.parametrize(("text", "error"), [("gives up", "CancelledError"), ("wrong", "missing 1 required")])
+async def test_an_async_step_that_fails_as_nothing_else_does_is_answered(text: str, error: str) -> None:
+    async with _lane() as lane:
+        said = await lane.ask(_begin(text), CallContext(), None)
+        assert said.reply is not None
+        done = said.reply.done
+        if done is None:
+            # It took longer than such a step may without being shown as begun.
+            performed = (await lane.ask(AgentRequest(do="perform", session="s"), None, None)).reply
+            done = None if performed is None else performed.done
+        assert done is not None
+        assert done.failed
+        assert error in done.text
 
 
 async def test_a_call_that_is_canceled_ends_its_step() -> None:
