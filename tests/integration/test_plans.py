@@ -25,6 +25,7 @@ _ONCE: Final = "Once for many rows."
 _WHOLE: Final[Mapping[str, str]] = {
     "agents.moves._LOCK_THREADS": _ONCE,
     "agents.renames._RUNNING": _ALL_RUNNING,
+    "overview.overdue._OVERDUE": _ALL_OPEN,
     "runs.cancel._WITHDRAW_OF_AGENT": _ONCE,
     "runs.claim._CLAIM_BELOW_CAPS": _ALL_RUNNING,
     "runs.fairness._ENTITLED": _ALL_RUNNING,
@@ -38,6 +39,7 @@ _WHOLE: Final[Mapping[str, str]] = {
     "runs.lists._THESE": _ALL_RUNNING,
     "runs.reads._GET": _ALL_RUNNING,
     "runs.reads._LIST_OF_THREAD": _ALL_RUNNING,
+    "runs.top._LONGEST": _ALL_RUNNING,
     "runs.workers._FORGET_LOST": _ALL_RUNNING,
     "runs.workers._RECOVER": _ALL_RUNNING,
     "triggers.outcomes._SETTLE": _ALL_OPEN,
