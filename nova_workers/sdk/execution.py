@@ -70,7 +70,7 @@ class Execution:
                 return await self._call(tool, given, context)
 
     def begin(self, tool: UserTool, loop: UserLoop) -> Begun | None:
-        """Begin a call without input, from an event loop of async functions; its value is `value_of`, or `wait_for`.
+        """Begin a call without input, from an event loop of async functions; `wait_for` returns its value.
 
         For calls that are mostly shorter than the way over the other loop and back.
 
@@ -87,18 +87,26 @@ class Execution:
 
     async def wait_for(self, begun: Begun, tool: UserTool, context: ToolContext) -> Any:
         """Return the value of a call that has begun. Raises as `call`."""
-        ended = asyncio.wrap_future(begun.future)
+        if not begun.future.done():
+            ended = asyncio.wrap_future(begun.future)
+            try:
+                done, _ = await asyncio.wait({ended}, timeout=tool.options.timeout_s)
+                if not done:
+                    raise await self._late(tool, begun, context)
+            except asyncio.CancelledError:
+                context.abort()
+                begun.cancel()
+                raise
+            if not ended.cancelled():
+                # The loop reports an exception that is never looked at here.
+                ended.exception()
         try:
-            done, _ = await asyncio.wait({ended}, timeout=tool.options.timeout_s)
-            if not done:
-                raise await self._late(tool, begun, context)
-        except asyncio.CancelledError:
-            context.abort()
-            begun.cancel()
+            return begun.future.result()
+        except (ToolFailure, Asked):
             raise
-        # Else the loop reports an exception that was not looked at here.
-        ended.exception()
-        return value_of(begun, tool)
+        except BaseException as error:
+            # The head of a call: a function may raise anything, and the process goes on.
+            raise _failure(tool, error) from error
 
     async def free_loop(self) -> UserLoop:
         """Return the event loop of async functions: another one if a function blocks it."""
@@ -139,17 +147,6 @@ class Execution:
                 return begun
             self._loop = None
         raise ToolFailure(f"{tool.name} was not called: this process is too busy. Try again later.")
-
-
-def value_of(begun: Begun, tool: UserTool) -> Any:
-    """Return the value of a call that has ended. Raises as `Execution.call`."""
-    try:
-        return begun.future.result()
-    except (ToolFailure, Asked):
-        raise
-    except BaseException as error:
-        # The head of a call: a function may raise anything, and the process goes on.
-        raise _failure(tool, error) from error
 
 
 class _Threads:
@@ -299,7 +296,6 @@ class _OnLoop:
             if self._state == "dropped":
                 return False
             self._state = "begun"
-        self.future.set_running_or_notify_cancel()
         # As in a thread of its own: a function does not see the context variables of another.
         self._task = self._loop.loop.create_task(self._run(), context=contextvars.Context())
         return True
@@ -317,11 +313,11 @@ class _OnLoop:
             self._calling = self._function()
             value = await self._calling
         except BaseException as error:
+            if self._is_canceled and isinstance(error, asyncio.CancelledError):
+                self.future.cancel()
+                return
             # Passed to the caller, whatever it is.
-            passes = isinstance(error, Exception | Asked) or (
-                self._is_canceled and isinstance(error, asyncio.CancelledError)
-            )
-            self.future.set_exception(error if passes else _ended(error))
+            self.future.set_exception(error if isinstance(error, Exception | Asked) else _ended(error))
         else:
             self.future.set_result(value)
 

@@ -31,7 +31,7 @@ from nova_workers.contracts.user_tools import CallContext
 from nova_workers.sdk.agents import UserAgent
 from nova_workers.sdk.context import Asked, ToolContext
 from nova_workers.sdk.durable import Answer, Context, Message, StepFunction, Used, Wanted
-from nova_workers.sdk.execution import Begun, Execution, UserLoop, value_of
+from nova_workers.sdk.execution import Begun, Execution, UserLoop
 
 Emit = Callable[[int, str], None]
 """Receives emitted text, and where it begins in all text of the answer. May be called from any thread."""
@@ -72,8 +72,9 @@ class Sessions:
         match request.do:
             case "next" | "history" | "earlier":
                 reply = await session.answer(request, emit)
-                done = session.take_short()
-                return reply if done is None else reply.model_copy(update={"done": done})
+                if session.begun is None or not session.begun.future.done():
+                    return reply
+                return reply.model_copy(update={"done": await self._perform(session, 0)})
             case "perform":
                 result = await self._perform(session, request.at)
                 return AgentReply(known=result is not None, done=result)
@@ -91,10 +92,18 @@ class Sessions:
         begun, session.begun = session.begun, None
         try:
             if begun is None:
-                return _result(function, await self._execution.call(function, {}, context))
-            return _result(function, await self._execution.wait_for(begun, function, context))
-        except (ToolFailure, Asked) as error:
-            return _failed(function, error)
+                value = await self._execution.call(function, {}, context)
+            else:
+                value = await self._execution.wait_for(begun, function, context)
+            if isinstance(value, Used):
+                return StepResult(text=_json(function.name, value.value), used=value.models)
+            return StepResult(text=_json(function.name, value))
+        except ToolFailure as error:
+            return StepResult(text=error.message, failed=True)
+        except Asked:
+            return StepResult(
+                text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True
+            )
 
 
 class _Question:
@@ -185,18 +194,6 @@ class _Session:
         except asyncio.CancelledError:
             self._loop.call_soon_threadsafe(self._drop, question)
             raise
-
-    def take_short(self) -> StepResult | None:
-        """Return the result of the step that has begun, if that has ended. From the loop of the protocol."""
-        begun = self.begun
-        function = None if begun is None or not begun.future.done() else self.function(0)
-        if begun is None or function is None:
-            return None
-        self.begun = None
-        try:
-            return _result(function, value_of(begun, function))
-        except (ToolFailure, Asked) as error:
-            return _failed(function, error)
 
     def function(self, at: int) -> StepFunction | None:
         """Return the function of a step that is wanted."""
@@ -373,19 +370,6 @@ class _Session:
         self._text.clear()
         self._chars = 0
         return text
-
-
-def _result(function: StepFunction, value: Any) -> StepResult:
-    """Return a value as the result of a step. Raises `ToolFailure` if it cannot be."""
-    if isinstance(value, Used):
-        return StepResult(text=_json(function.name, value.value), used=value.models)
-    return StepResult(text=_json(function.name, value))
-
-
-def _failed(function: StepFunction, error: ToolFailure | Asked) -> StepResult:
-    if isinstance(error, ToolFailure):
-        return StepResult(text=error.message, failed=True)
-    return StepResult(text=f"{function.name} asks a person, which a step cannot; use Context.ask_user.", failed=True)
 
 
 def _answer(agent: UserAgent, value: Any) -> str:

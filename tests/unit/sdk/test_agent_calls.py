@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
 import threading
 from collections.abc import AsyncGenerator
@@ -130,7 +131,9 @@ async def test_an_async_step_that_fails_as_nothing_else_does_is_answered(text: s
         assert error in done.text
 
 
-async def test_a_call_that_is_canceled_ends_its_step() -> None:
+async def test_a_call_that_is_canceled_ends_its_step_and_leaves_no_error_behind() -> None:
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: unseen.append(about))
     async with _lane() as lane:
         said = await lane.ask(_begin("wait"), CallContext(), None)
         assert said.reply is not None
@@ -139,6 +142,10 @@ async def test_a_call_that_is_canceled_ends_its_step() -> None:
         await until(_begun.is_set)
         asking.cancel()
         await until(_ended.is_set)
+        # Its result reaches this loop after the step itself.
+        await asyncio.wait({asking})
+    gc.collect()
+    assert not unseen
 
 
 async def test_lines_are_not_trusted_and_a_lost_process_ends_its_calls() -> None:
