@@ -2,6 +2,9 @@ r"""Formulas in LaTeX, as people and models write them in Markdown, as MathML, w
 
 ``$…$`` and ``\(…\)`` are in a line, ``$$…$$`` and ``\[…\]`` stand in one of their own. What is no formula, or too
 long to be one, is shown as it was written.
+
+The parser's own plugins know either dollars or brackets, and the one for brackets reads on to the end of the text at
+each that is open: a hostile text would take quadratic time.
 """
 
 import re

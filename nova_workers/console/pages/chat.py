@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64decode
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -141,17 +141,8 @@ async def export(request: Request) -> Response:
     """Download a conversation as Markdown."""
     client = client_of(request)
     thread = await client.threads.get(request.path_params["thread_id"])
-    pieces = markdown_of_thread(client, thread)
-    # A refusal comes before the first piece of the answer.
-    begin = await anext(pieces)
-
-    async def text() -> AsyncGenerator[str]:
-        yield begin
-        async for piece in pieces:
-            yield piece
-
     return StreamingResponse(
-        text(),
+        markdown_of_thread(client, thread),
         media_type="text/markdown; charset=utf-8",
         headers={"content-disposition": f'attachment; filename="{thread.id}.md"', "cache-control": "no-store"},
     )
