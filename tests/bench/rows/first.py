@@ -35,11 +35,13 @@ async def measure_first(bench: Bench) -> Result:
         }
         for engine, given in engines.items():
             starts = [await _start(bench, given) for _ in range(bench.sizes.first_starts)]
-            first_s, tenth_s, loaded_mb = (statistics.median(each) for each in zip(*starts, strict=True))
+            first_s, tenth_s, rested_s, loaded_mb = (statistics.median(each) for each in zip(*starts, strict=True))
             figures += [
                 Figure(f"{engine}: the first", first_s * 1000, "ms"),
                 Figure(f"{engine}: the tenth", tenth_s * 1000, "ms"),
+                Figure(f"{engine}: one after a pause", rested_s * 1000, "ms"),
                 Figure(f"{engine}: first over tenth", first_s / tenth_s, "times", bound=_RATIO),
+                Figure(f"{engine}: first over one after a pause", first_s / rested_s, "times"),
                 Figure(f"{engine}: idle worker with it", loaded_mb, "MB", bound=_LOADED_MB.get(engine)),
             ]
     unloaded_mb = await _unloaded_mb(bench)
@@ -49,15 +51,19 @@ async def measure_first(bench: Bench) -> Result:
         (*figures, Figure("idle worker without an engine", unloaded_mb, "MB", bound=_UNLOADED_MB)),
         notes=(
             f"POST and wait, {bench.sizes.settled_s:g} s after the fleet is up; medians of {bench.sizes.first_starts} "
-            "starts. The tenth is the median of the second half of the messages. `anthropic` asks a server on "
-            "loopback. Memory is resident. A worker without an engine is one that takes no runs: others load one once "
-            "they are ready.",
+            "starts. The tenth is the median of the second half of the messages, and the one after a pause came as "
+            "late after them as the first after the start. `anthropic` asks a server on loopback. Memory is resident. "
+            "A worker without an engine is one that takes no runs: others load one once they are ready.",
         ),
     )
 
 
-async def _start(bench: Bench, given: Mapping[str, str]) -> tuple[float, float, float]:
-    """Return how many seconds the first and the tenth message took, and the worker's memory before them."""
+async def _start(bench: Bench, given: Mapping[str, str]) -> tuple[float, float, float, float]:
+    """Return how many seconds the first, the tenth and a message after a pause took, and the worker's memory before.
+
+    After a pause as long as the one before the first message, cores sleep and caches are cold, also in a fleet that has
+    answered many. So the difference between these two is what the start costs.
+    """
     async with bench.site(given) as site:
         await asyncio.sleep(bench.sizes.settled_s)
         loaded_mb = rss_mb(_worker_pid())
@@ -65,7 +71,9 @@ async def _start(bench: Bench, given: Mapping[str, str]) -> tuple[float, float, 
         for _ in range(bench.sizes.first_messages):
             took_s.append(await _message_s(site))
             await asyncio.sleep(_GAP_S)
-    return took_s[0], statistics.median(took_s[len(took_s) // 2 :]), loaded_mb
+        await asyncio.sleep(bench.sizes.settled_s)
+        rested_s = await _message_s(site)
+    return took_s[0], statistics.median(took_s[len(took_s) // 2 :]), rested_s, loaded_mb
 
 
 async def _message_s(site: Site) -> float:
