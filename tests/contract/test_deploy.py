@@ -25,7 +25,7 @@ DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
 FILES = sorted(
     path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc" and "node_modules" not in path.parts
 )
-YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
+YAML_FILES = [path for path in FILES if path.suffix == ".yaml" and "templates" not in path.parts]
 PATCHES = [path for path in YAML_FILES if path.name.endswith("-patch.yaml")]
 MANIFESTS = [
     path
@@ -290,6 +290,7 @@ def test_the_locks_agree_and_contain_the_projects_dependencies() -> None:
         (ROOT / "requirements-dev.txt", [*runtime, *groups["test"], *groups["check"], *groups["build"]]),
         (ROOT / "requirements-docs.txt", groups["docs"]),
         (ROOT / "requirements-uv.txt", groups["uv"]),
+        (ROOT / "requirements-kubernetes.txt", groups["kubernetes"]),
     ):
         for requirement in requirements:
             name = re.split(r"[\[<>=!~; ]", requirement)[0]
