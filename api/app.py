@@ -227,6 +227,7 @@ def build_app(settings: Settings) -> FastAPI:
                 uses=key_uses,
                 rates=RequestRates(settings.api),
                 sign_ins=sign_ins,
+                refusals=refusals,
                 guarded=(NATIVE, *(door.prefix for door in doors)),
                 key_headers={door.prefix: door.key_header for door in doors if door.key_header is not None},
             ),

@@ -1,6 +1,7 @@
 """Callers and their scopes: the dependency of every route of ``/v1``. `api.guard` authenticates."""
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Final
 
 from fastapi import Request, Security
@@ -11,8 +12,9 @@ from starlette.types import Scope as ASGIScope
 
 from nova_workers.base.errors import Forbidden
 from nova_workers.base.observability.tracing import current_trace_id
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.domain.agents.rules.authors import AuthorRights
+from nova_workers.domain.keys.rules import KeyRights
 from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
 
@@ -28,8 +30,11 @@ class Caller:
     key_name: str
     tenant_id: str
     scopes: frozenset[str]
+    """Those of the key, with those that they include."""
     address: str | None
     """Where the request came from; None for a Unix socket."""
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Those of the clients that may use the key; empty: all."""
 
     def may(self, scope: Scope) -> bool:
         """Return whether the key has a scope."""
@@ -39,6 +44,11 @@ class Caller:
     def author(self) -> AuthorRights:
         """What it may give as the author of a document that steers agents."""
         return AuthorRights(trust=self.may("trust"), secrets=self.may("secrets"))
+
+    @property
+    def key_rights(self) -> KeyRights:
+        """What it may give to other keys."""
+        return KeyRights(self.scopes, self.networks)
 
     def actor(self) -> Actor:
         """Return it as the audit log names it."""
@@ -100,23 +110,35 @@ class _KeyCheck(SecurityBase):
 _check = _KeyCheck(audited=True)
 _check_sender = _KeyCheck(audited=False)
 
+RunsReader = Annotated[Caller, Security(_check, scopes=["runs:read"])]
+"""May read threads and runs."""
+
 RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 """May use threads and runs."""
 
-PromptsCaller = Annotated[Caller, Security(_check, scopes=["runs", "prompts"])]
-"""May use runs, and read what models were asked: all of the prompts, and the tools."""
+PromptsCaller = Annotated[Caller, Security(_check, scopes=["runs:read", "prompts"])]
+"""May read runs, and what models were asked: all of the prompts, and the tools."""
 
 SubmittingCaller = Annotated[Caller, Security(_check_sender, scopes=["runs"])]
 """May use threads and runs, in requests that are sent often and whose record is the run or the order."""
 
+AgentsReader = Annotated[Caller, Security(_check, scopes=["agents:read"])]
+"""May read agents."""
+
 AgentsCaller = Annotated[Caller, Security(_check, scopes=["agents"])]
 """May read and change agents."""
+
+WorkspaceReader = Annotated[Caller, Security(_check, scopes=["workspace:read"])]
+"""May read what agents and people keep."""
 
 WorkspaceCaller = Annotated[Caller, Security(_check, scopes=["workspace"])]
 """May read and change what agents and people keep: tasks, notes, files, memories, skills, triggers."""
 
 SchedulingCaller = Annotated[Caller, Security(_check, scopes=["runs", "workspace"])]
 """May use threads and runs, and triggers that start them."""
+
+ProjectsReader = Annotated[Caller, Security(_check, scopes=["agents:read", "workspace:read"])]
+"""May read all that a project contains: agents, skills and triggers."""
 
 ProjectsCaller = Annotated[Caller, Security(_check, scopes=["agents", "workspace"])]
 """May read and change all that a project contains: agents, skills and triggers."""

@@ -12,6 +12,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from nova_workers.base.errors import Forbidden, NovaError
 from nova_workers.domain.audit.sql.listing import record_act
@@ -71,6 +72,16 @@ class Refusals:
             self._count(caller, target, 1)
             raise
 
+    async def note(self, caller: Caller, scope: Scope) -> None:
+        """Record a refused request of HTTP; one that could not be recorded is in the process's log."""
+        path = scope.get("raw_path", b"").decode("ascii", "backslashreplace")
+        query = scope["query_string"].decode("latin-1")
+        try:
+            await self.record(caller, scope["method"], path, query)
+        except NovaError as failure:
+            # The refusal stands.
+            _log.warning("api.refusal_not_recorded", key_id=caller.key_id, error=str(failure))
+
     async def run(self) -> None:
         """Write what was counted, until canceled."""
         while True:
@@ -121,12 +132,7 @@ def install_refusals(app: FastAPI, refusals: Refusals) -> None:
     async def on_forbidden(request: Request, error: Exception) -> Response:
         caller = caller_of(request.scope)
         if caller is not None:
-            path = request.scope.get("raw_path", b"").decode("ascii", "backslashreplace")
-            try:
-                await refusals.record(caller, request.method, path, request.url.query)
-            except NovaError as failure:
-                # The refusal stands, and is in the process's log.
-                _log.warning("api.refusal_not_recorded", key_id=caller.key_id, error=str(failure))
+            await refusals.note(caller, request.scope)
         return problem_response(cast(NovaError, error), instance=request.url.path)
 
     app.add_exception_handler(Forbidden, on_forbidden)

@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nova_workers.base.errors import NovaError, Unauthenticated
-from nova_workers.base.http_server.addresses import address_group, client_address
+from nova_workers.base.errors import Forbidden, NovaError, Unauthenticated
+from nova_workers.base.http_server.addresses import address_group, client_address, is_in_networks
 from nova_workers.base.http_server.connection_table import prove_connection
 from nova_workers.domain.keys.sql.keys import AuthenticatedKey, hash_secret
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
@@ -19,6 +19,7 @@ from ..errors import problem_response
 from ..key_cache import KeyCache
 from .key_uses import KeyUses
 from .rates import RequestRates
+from .refusals import Refusals
 from .sign_ins import SignIns
 
 NATIVE = "/v1/"
@@ -40,6 +41,7 @@ class RequestGuard:
         uses: KeyUses,
         rates: RequestRates,
         sign_ins: SignIns,
+        refusals: Refusals,
         guarded: tuple[str, ...] = (NATIVE,),
         key_headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -56,6 +58,7 @@ class RequestGuard:
         self._uses = uses
         self._rates = rates
         self._sign_ins = sign_ins
+        self._refusals = refusals
         self._guarded = guarded
         self._key_headers = {prefix: name.encode() for prefix, name in key_headers.items()}
 
@@ -103,7 +106,15 @@ class RequestGuard:
         key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
         if key is None:
             raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-        return Caller(key_id=key.key_id, key_name=key.name, tenant_id=key.tenant_id, scopes=key.scopes, address=address)
+        caller = Caller(key.key_id, key.name, key.tenant_id, key.scopes, address, key.networks)
+        if key.networks and not is_in_networks(address, key.networks):
+            await self._refusals.note(caller, scope)
+            raise Forbidden(
+                f"This key may not be used from {address or 'a Unix socket'!r}: its networks are "
+                f"{', '.join(map(str, key.networks))}.",
+                address=address,
+            )
+        return caller
 
     def _secret_of(self, scope: Scope) -> str:
         scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")

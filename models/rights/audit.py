@@ -96,7 +96,7 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
         bookkeeping=("version", "max_running", "max_cost_usd_per_day", "needs", "code", *_CHANGED_AT),
         documents=("spec",),
     ),
-    "api_keys": AuditRule("key", ("id",), marks=(("revoked_at", "revoked"),)),
+    "api_keys": AuditRule("key", ("id",), marks=(("revoked_at", "revoked"), ("replaced_by", "rotated"))),
     "channel_pairings": AuditRule(
         "pairing", ("id",), marks=(("paired_at", "confirmed"),), bookkeeping=("code_hash", "code_expires_at", "name")
     ),

@@ -9,7 +9,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
 
 from nova_workers.base.errors import NotFound
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope, with_included
 
 Group = Literal["Work", "Build", "Account", "Fleet"]
 
@@ -44,7 +44,8 @@ class NavEntry:
 
 def menu(entries: Sequence[NavEntry], scopes: Sequence[str] | None) -> list[tuple[Group, list[NavEntry]]]:
     """Return the groups of the entries that a key with these scopes may read; all entries where they are unknown."""
-    shown = [entry for entry in entries if scopes is None or entry.scope is None or entry.scope in scopes]
+    has = None if scopes is None else with_included(scopes)
+    shown = [entry for entry in entries if has is None or entry.scope is None or entry.scope in has]
     return [(group, own) for group in GROUPS if (own := [entry for entry in shown if entry.group == group])]
 
 

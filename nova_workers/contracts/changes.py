@@ -9,19 +9,19 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nova_workers.base.vocabulary import ChangeSubject
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 
 KEPT_S: Final = 24 * 3600
 """How old a cursor may be from which a stream resumes."""
 
 SCOPE_OF: Final[Mapping[ChangeSubject, Scope | None]] = {
-    "run": "runs",
-    "wait": "runs",
-    "thread": "runs",
-    "orchestration": "runs",
-    "task": "workspace",
-    "trigger": "workspace",
-    "delivery": "workspace",
+    "run": "runs:read",
+    "wait": "runs:read",
+    "thread": "runs:read",
+    "orchestration": "runs:read",
+    "task": "workspace:read",
+    "trigger": "workspace:read",
+    "delivery": "workspace:read",
     "webhook": "workspace",
     "pause": None,
 }

@@ -10,11 +10,12 @@ from typing import get_args
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
-from nova_workers.contracts.http.keys import KeyCreate, Scope
+from nova_workers.contracts.http.keys import KeyCreate
 from nova_workers.contracts.http.memories import MemoryCreate
 from nova_workers.contracts.http.notes import NoteCreate
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.order_policies import OrderSecretCreate
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.contracts.http.secrets import SecretPut
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate, TaskResourceAdd
 from nova_workers.contracts.http.tenants import TenantCreate

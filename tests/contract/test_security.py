@@ -7,7 +7,7 @@ import re
 from tests.requirements import REQUIREMENTS, proves
 from tests.security import hostile_tests
 from tests.support.data.documents import ROOT
-from tests.support.data.scope_table import PAGE, scope_table, table_of
+from tests.support.data.scope_table import PAGE, role_table, role_table_of, scope_table, table_of
 from tests.support.data.threat_model import actors, walls
 
 
@@ -53,3 +53,8 @@ def test_only_routes_compare_scopes() -> None:
     }
     # The MCP door has one path: its methods need the scopes that docs/mcp.md names.
     assert {file for file in files if not file.startswith("routes/")} == {"auth.py", "doors/mcp/runs.py"}
+
+
+def test_the_table_of_roles_is_that_of_the_application() -> None:
+    shown = role_table_of(PAGE.read_text("utf-8"))
+    assert shown == role_table(), "write it anew: python -m tests.support.data.scope_table"

@@ -25,7 +25,7 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.domain.files import rules as files
 from nova_workers.domain.files.sql import list_files
 from nova_workers.domain.notes import rules as notes

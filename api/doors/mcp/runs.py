@@ -11,7 +11,7 @@ from nova_workers.base.errors import IllegalTransition, InvalidInput
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.contracts.http.wire import AgentView, RunView, StatelessRunCreate
 
 from ...auth import Caller, caller_of

@@ -11,7 +11,7 @@ from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityGrouping, ActivityView, BucketSize
 from nova_workers.domain.overview.sql.activity import Period
 
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
@@ -31,7 +31,7 @@ Until = Annotated[Moment | None, Query(alias="to", description="Before this; now
 @router.get("", responses=problems(422))
 async def get_activity(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     since: Since = None,
     until: Until = None,

@@ -122,7 +122,7 @@ async def clear_providers(body: ProvidersClear, caller: OperatorCaller, state: S
 
 def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
     """Return the switch of a request, if the caller may change it."""
-    caller.need("operator" if body.scope == "fleet" else "agents")
+    caller.need("operator" if body.scope == "fleet" else "pause")
     _see_what_it_may(caller)
     if (body.scope == "agent") != (body.agent_id is not None):
         raise InvalidInput("agent_id goes with the scope 'agent', and only with it.", field="agent_id")

@@ -2,10 +2,18 @@
 
 from fastapi import APIRouter
 
-from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
+from nova_workers.contracts.http.keys import (
+    KeyCreate,
+    KeyCreated,
+    KeyIdentity,
+    KeyRotate,
+    KeyView,
+    SignIn,
+    SignInCreate,
+)
 from nova_workers.domain.audit.sql.listing import record_act
+from nova_workers.domain.keys import rules
 from nova_workers.domain.keys.sql import keys as ledger
 from nova_workers.domain.keys.sql import sign_ins
 
@@ -21,18 +29,11 @@ router = APIRouter(tags=["keys"], route_class=StrictRoute)
 
 @router.post("/v1/keys", status_code=201, responses=problems(body=True))
 async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCreated:
-    """Create a key. Its secret is in this answer only. A key can only give scopes that it has."""
-    for scope in body.scopes:
-        caller.need(scope)
-    if body.expires_at is not None:
-        if body.expires_at.tzinfo is None:
-            raise InvalidInput("expires_at needs an offset, such as 2030-01-31T12:00:00Z.", field="expires_at")
-        if body.expires_at <= state.services.clock.now():
-            raise InvalidInput(f"expires_at is in the past: {body.expires_at.isoformat()!r}.", field="expires_at")
-    async with state.services.database.connection() as connection:
-        return await ledger.create_key(
-            connection, caller.tenant_id, name=body.name, scopes=body.scopes, expires_at=body.expires_at
-        )
+    """Create a key. Its secret is in this answer only. A key can only give scopes and networks that it has."""
+    services = state.services
+    return await rules.make_key(
+        services.database, caller.tenant_id, body, rights=caller.key_rights, now=services.clock.now()
+    )
 
 
 @router.get("/v1/keys", responses=problems(400, 422))
@@ -42,6 +43,18 @@ async def list_keys(caller: KeysCaller, state: State, paging: PageQuery) -> Page
     async with state.services.database.connection() as connection:
         rows = await ledger.list_keys(connection, caller.tenant_id, before=listing.key, limit=listing.rows)
     return listing.page(rows, lambda key: key.id)
+
+
+@router.post("/v1/keys/{key_id}/rotate", responses=problems(404, 409, body=True))
+async def rotate_key(key_id: KeyIdPath, body: KeyRotate, caller: KeysCaller, state: State) -> KeyCreated:
+    """Replace a key by a successor with the same rights. The key itself ends after an overlap.
+
+    The successor's secret is in this answer only. Until the successor was used, rotating the key again gives it another
+    secret.
+    """
+    made = await rules.rotate_key(state.services.database, caller.tenant_id, key_id, body, rights=caller.key_rights)
+    state.keys.forget(key_id)
+    return made
 
 
 @router.delete("/v1/keys/{key_id}", status_code=204, responses=problems(404))

@@ -11,7 +11,7 @@ from nova_workers.domain.tenants.sql.settings import get_tenant
 from nova_workers.domain.usage.sql.budgets import report_budgets
 from nova_workers.ledger.visibility import see_all_tenants
 
-from ...auth import AnyCaller, Caller, RunsCaller
+from ...auth import AnyCaller, Caller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
@@ -44,7 +44,7 @@ async def patch_settings(
 
 
 @router.get("/budgets", responses=problems())
-async def get_budgets(caller: RunsCaller, state: State) -> BudgetsView:
+async def get_budgets(caller: RunsReader, state: State) -> BudgetsView:
     """Get the day's budgets of the tenant, its agents and triggers, and the amounts spent."""
     async with state.services.database.connection() as connection:
         return await report_budgets(connection, caller.tenant_id)

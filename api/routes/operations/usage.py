@@ -11,7 +11,7 @@ from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.usage_report import MAX_USAGE_DAYS, UsageGrouping, UsageReport
 from nova_workers.domain.usage.sql import report as ledger
 
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...state import State
@@ -30,7 +30,7 @@ Days = Annotated[
 
 @router.get("", responses=problems(422))
 async def get_usage(  # noqa: PLR0917 - a route's parameters are passed by name
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     group_by: UsageGrouping = "day",
     since: Since = None,

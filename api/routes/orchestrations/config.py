@@ -14,7 +14,7 @@ from nova_workers.domain.agents.rules.service import PERSON
 from nova_workers.domain.orchestrations.rules.config.service import ConfigAuthor
 from nova_workers.domain.orchestrations.sql import configs as ledger
 
-from ...auth import AgentsCaller
+from ...auth import AgentsCaller, AgentsReader
 from ...entity_tags import IfMatch, expected_version, tag
 from ...json_body import StrictRoute
 from ...openapi import problems
@@ -27,7 +27,7 @@ Version = Annotated[int, Path(description="A version's number.", ge=1, le=2**31 
 
 
 @router.get("", responses=problems())
-async def get_orchestration_config(caller: AgentsCaller, state: State, response: Response) -> OrchestrationConfigView:
+async def get_orchestration_config(caller: AgentsReader, state: State, response: Response) -> OrchestrationConfigView:
     """Get the configuration as it stands. Version 0 means that the defaults apply."""
     view = await state.services.orchestration_configs.get(caller.tenant_id)
     tag(response, view.version)
@@ -56,7 +56,7 @@ async def put_orchestration_config(
 
 @router.get("/versions", responses=problems(400, 422))
 async def list_orchestration_config_versions(
-    caller: AgentsCaller, state: State, paging: PageQuery
+    caller: AgentsReader, state: State, paging: PageQuery
 ) -> Page[OrchestrationConfigInfo]:
     """List the versions of the configuration, newest first, without their texts."""
     listing = paging.of(caller.tenant_id, "orchestration_configs", int)
@@ -72,7 +72,7 @@ async def list_orchestration_config_versions(
 
 @router.get("/versions/{version}", responses=problems(404, 422))
 async def get_orchestration_config_version(
-    version: Version, caller: AgentsCaller, state: State
+    version: Version, caller: AgentsReader, state: State
 ) -> OrchestrationConfigView:
     """Get what the configuration was."""
     async with state.services.database.connection() as connection:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from nova_workers.contracts.orchestration.events import TreeCursor
 
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...errors import InvalidCursor
 from ...openapi import EVENT_STREAM, event_stream, problems
 from ...params import OrchestrationIdPath
@@ -41,7 +41,7 @@ After = Annotated[
 )
 async def follow_orchestration(
     orchestration_id: OrchestrationIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     last_event_id: LastEventId = None,
     after: After = None,

@@ -7,7 +7,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import JudgementView, OrchestrationModelView
 from nova_workers.domain.orchestrations.sql.judgements import get_judgement
 
-from ...auth import AgentsCaller
+from ...auth import AgentsReader
 from ...openapi import problems
 from ...state import State
 
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/orchestrations/models", tags=["orchestrations"])
 
 
 @router.get("", responses=problems(422))
-async def list_orchestration_models(caller: AgentsCaller, state: State) -> Page[OrchestrationModelView]:
+async def list_orchestration_models(caller: AgentsReader, state: State) -> Page[OrchestrationModelView]:
     """List the models of the configuration, with how good each is for what. There are few: one page holds all."""
     services = state.services
     models = await services.model_catalog.describe(caller.tenant_id, services.orchestration_configs)
@@ -23,7 +23,7 @@ async def list_orchestration_models(caller: AgentsCaller, state: State) -> Page[
 
 
 @router.get("/judgement", responses=problems(404))
-async def get_model_judgement(caller: AgentsCaller, state: State) -> JudgementView:
+async def get_model_judgement(caller: AgentsReader, state: State) -> JudgementView:
     """Get what the judge of models (`judge_model` of the configuration) was asked last."""
     async with state.services.database.connection() as connection:
         judgement = await get_judgement(connection, caller.tenant_id)

@@ -25,7 +25,7 @@ from nova_workers.domain.orchestrations.rules.history import load_history, selec
 from nova_workers.domain.orchestrations.sql import trees as ledger
 from nova_workers.domain.orchestrations.sql.agents import agents_of
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -45,7 +45,7 @@ OpenQuery = Annotated[Flag | None, Query(description="True: only open ones. Fals
 @router.get("", responses=problems(400, 410, 422))
 async def list_orchestrations(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     open: OpenQuery = None,
     agent_id: AgentIdQuery = None,
@@ -68,7 +68,7 @@ async def list_orchestrations(
 
 @router.get("/{orchestration_id}", responses=problems(404))
 async def get_orchestration(
-    orchestration_id: OrchestrationIdPath, caller: RunsCaller, state: State
+    orchestration_id: OrchestrationIdPath, caller: RunsReader, state: State
 ) -> OrchestrationView:
     """Get an orchestration: state, result, what it has used, its limits, and which agents wait for which."""
     async with state.services.database.connection() as connection:
@@ -77,7 +77,7 @@ async def get_orchestration(
 
 @router.get("/{orchestration_id}/tree", responses=problems(404))
 async def get_orchestration_tree(
-    orchestration_id: OrchestrationIdPath, caller: RunsCaller, state: State
+    orchestration_id: OrchestrationIdPath, caller: RunsReader, state: State
 ) -> OrchestrationTree:
     """Get all agents of an orchestration with state, model, usage, progress, and what they wait for."""
     async with state.services.database.connection() as connection:
@@ -87,7 +87,7 @@ async def get_orchestration_tree(
 @router.get("/{orchestration_id}/messages", responses=problems(400, 404, 422))
 async def list_orchestration_messages(
     orchestration_id: OrchestrationIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     paging: PageQuery,
 ) -> Page[OrchestrationMessageView]:
@@ -109,7 +109,7 @@ async def list_orchestration_messages(
 async def list_orchestration_changes(
     *,
     orchestration_id: OrchestrationIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     agent: TreeAgentQuery = None,
     paging: PageQuery,
@@ -137,7 +137,7 @@ async def list_orchestration_changes(
 async def get_orchestration_agent_history(
     orchestration_id: OrchestrationIdPath,
     agent: TreeAgentPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     detail_level: DetailQuery = "summary",
 ) -> AgentHistory:

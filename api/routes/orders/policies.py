@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut, PolicyView
 
-from ...auth import AgentsCaller
+from ...auth import AgentsCaller, AgentsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -20,14 +20,14 @@ Version = Annotated[str | None, Query(description="An earlier version.", max_len
 
 
 @router.get("", responses=problems())
-async def list_order_policies(caller: AgentsCaller, state: State) -> Page[PolicyInfo]:
+async def list_order_policies(caller: AgentsReader, state: State) -> Page[PolicyInfo]:
     """List the policies that apply, by id, in one page: built-in ones and the tenant's own."""
     return Page(items=await state.services.order_policies.list(caller.tenant_id))
 
 
 @router.get("/{policy_id}", responses=problems(404, 422))
 async def get_order_policy(
-    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, version: Version = None
+    policy_id: PolicyIdPath, caller: AgentsReader, state: State, version: Version = None
 ) -> PolicyView:
     """Get the policy that applies, or an earlier version of it."""
     return await state.services.order_policies.get(caller.tenant_id, policy_id, version=version)
@@ -47,7 +47,7 @@ async def delete_order_policy(policy_id: PolicyIdPath, caller: AgentsCaller, sta
 
 @router.get("/{policy_id}/versions", responses=problems(400, 404, 422))
 async def list_order_policy_versions(
-    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, paging: PageQuery
+    policy_id: PolicyIdPath, caller: AgentsReader, state: State, paging: PageQuery
 ) -> Page[PolicyInfo]:
     """List the tenant's versions of a policy, newest first, without their documents."""
     listing = paging.of(caller.tenant_id, "work_order_policies", int, policy_id)

@@ -25,7 +25,7 @@ from nova_workers.domain.orders.rules.views import running_result
 from nova_workers.domain.orders.sql.ends import read_trail
 from nova_workers.domain.orders.sql.records import OrderRow, get_order, list_orders, view_parts
 
-from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
+from ...auth import AgentsReader, RunsCaller, RunsReader, SubmittingCaller, WorkspaceCaller
 from ...json_body import StrictRoute
 from ...openapi import ORDER, ORDER_RESULT, problems
 from ...pagination import PageQuery
@@ -110,7 +110,7 @@ async def submit_work_order(
 @router.get("", responses=problems(400, 422))
 async def list_work_orders(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     order_state: Annotated[OrderState | None, Query(alias="state", description="Only in this state.")] = None,
     policy_id: PolicyQuery = None,
@@ -126,14 +126,14 @@ async def list_work_orders(
 
 
 @router.get("/{trace_id}", response_class=Response, responses={**_STATE, **problems(404, 422)})
-async def get_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> Response:
+async def get_work_order(trace_id: OrderIdPath, caller: RunsReader, state: State) -> Response:
     """Get the result of an order, or its present state."""
     return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id, drafts=caller.may("workspace")))
 
 
 @router.get("/{trace_id}/wait", response_class=Response, responses={**_STATE, **problems(404, 422)})
 async def wait_for_work_order(
-    trace_id: OrderIdPath, request: Request, caller: RunsCaller, state: State, timeout_s: TimeoutQuery = None
+    trace_id: OrderIdPath, request: Request, caller: RunsReader, state: State, timeout_s: TimeoutQuery = None
 ) -> Response:
     """Get the result of an order once it has ended or needs a person; 202 with its state if that takes too long."""
     orders, longest_s = state.services.orders, state.services.settings.api.wait_timeout_s
@@ -159,7 +159,7 @@ async def cancel_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: St
     responses={**_STATE, **problems(404, 422)},
     name="get_internal_work_order",
 )
-async def get_work_order_internally(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Response:
+async def get_work_order_internally(trace_id: OrderIdPath, caller: AgentsReader, state: State) -> Response:
     """Get the result with the cost by model and provider, and with what the policy hides."""
     return _answer(
         await state.services.orders.result_of(caller.tenant_id, trace_id, internal=True, drafts=caller.may("workspace"))
@@ -179,7 +179,7 @@ async def review_work_order(
 
 
 @router.get("/{trace_id}/parts", responses=problems(404, 422))
-async def list_work_order_parts(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Page[WorkOrderPartView]:
+async def list_work_order_parts(trace_id: OrderIdPath, caller: AgentsReader, state: State) -> Page[WorkOrderPartView]:
     """List the model jobs of an order with their runs and costs, oldest first, in one page."""
     async with state.services.database.connection() as connection:
         await get_order(connection, caller.tenant_id, trace_id)
@@ -187,14 +187,14 @@ async def list_work_order_parts(trace_id: OrderIdPath, caller: AgentsCaller, sta
 
 
 @router.get("/{trace_id}/trail", responses=problems(404, 422))
-async def get_work_order_trail(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> WorkOrderTrailView:
+async def get_work_order_trail(trace_id: OrderIdPath, caller: RunsReader, state: State) -> WorkOrderTrailView:
     """Get the customer trail of an order."""
     return await _trail(state, caller.tenant_id, trace_id, internal=False)
 
 
 @router.get("/{trace_id}/internal-trail", responses=problems(404, 422))
 async def get_internal_work_order_trail(
-    trace_id: OrderIdPath, caller: AgentsCaller, state: State
+    trace_id: OrderIdPath, caller: AgentsReader, state: State
 ) -> WorkOrderTrailView:
     """Get the internal trail of an order: parts, models, figures and internal stop reasons."""
     return await _trail(state, caller.tenant_id, trace_id, internal=True)

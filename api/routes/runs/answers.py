@@ -10,7 +10,7 @@ from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, ToolResults, Wai
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.waits.sql.records import Wait, list_waits
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -26,7 +26,7 @@ KindQuery = Annotated[WaitKind | None, Query(description="Only of this kind; wit
 @router.get("/waits", responses=problems(400, 410, 422), name="list_waits")
 async def list_open_waits(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     kind: KindQuery = None,
     agent_id: AgentIdQuery = None,

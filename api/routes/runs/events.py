@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Response
 from nova_workers.contracts.events import EventCursor
 
 from ...acceptance import open_stream
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...errors import InvalidCursor
 from ...openapi import EVENT_STREAM, event_stream, problems
 from ...params import RunIdPath
@@ -39,7 +39,7 @@ After = Annotated[
     responses={**EVENTS, **_NO_MORE, **problems(400, 404, 422, 429)},
 )
 async def follow_run(
-    run_id: RunIdPath, caller: RunsCaller, state: State, last_event_id: LastEventId = None, after: After = None
+    run_id: RunIdPath, caller: RunsReader, state: State, last_event_id: LastEventId = None, after: After = None
 ) -> Response:
     """Follow a run from the start or after an event, to its end. No event is missed, whenever the client connects."""
     target = Target(caller.tenant_id, run_id, _cursor(last_event_id or after))

@@ -12,7 +12,7 @@ from nova_workers.domain.runs.sql.filters import RunFilter
 from nova_workers.domain.runs.sql.lists import SEARCHED, SORTED, SortedKey
 from nova_workers.ledger.database import Connection
 
-from ...auth import Caller, RunsCaller
+from ...auth import Caller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery, PageRequest
@@ -31,7 +31,7 @@ OrderQuery = Annotated[SortOrder | None, Query(description=_ORDER)]
 @router.get("", responses=problems(400, 410, 422))
 async def list_runs(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     which: RunFilterQuery,
     sort: SortQuery = None,

@@ -7,7 +7,7 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.domain.runs.rules.reasons import reasons_of
 from nova_workers.domain.runs.sql.reasons import read_run_facts
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import RunIdPath
@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
 
 @router.get("/{run_id}/reasons", responses=problems(404), name="get_run_reasons")
-async def get_reasons(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunReasons:
+async def get_reasons(run_id: RunIdPath, caller: RunsReader, state: State) -> RunReasons:
     """Get every reason why a run has not moved, with times and what helps."""
     async with state.services.database.connection() as connection:
         facts = await read_run_facts(connection, caller.tenant_id, run_id)

@@ -12,7 +12,7 @@ from nova_workers.contracts.http.wire import (
 )
 from nova_workers.domain.runs.sql import reads as run_reads
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import RunIdPath
@@ -36,7 +36,7 @@ async def retry_runs(body: BulkRetry, caller: RunsCaller, state: State) -> BulkR
 
 
 @router.get("/{run_id}", responses=problems(404))
-async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
+async def get_run(run_id: RunIdPath, caller: RunsReader, state: State) -> RunView:
     """Get a run as it is now; while it is queued, with its position and what it waits for."""
     async with state.services.database.connection() as connection:
         run = await run_reads.get_run(connection, caller.tenant_id, run_id)

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from nova_workers.contracts.http.wire import RunBatch, RunBatchView, RunCreate, RunView, StatelessRunCreate
 
 from ...acceptance import Acceptance, answer_at_end
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...batches import accept_batch
 from ...direct_route import DirectRoute
 from ...json_body import StrictRoute
@@ -70,7 +70,7 @@ async def create_run_and_stream(body: StatelessRunCreate, acceptance: Acceptance
 
 @router.get("/runs/{run_id}/wait", response_model=RunView, responses={**_UNFINISHED, **problems(404, 422)})
 async def wait_for_run(
-    run_id: RunIdPath, request: Request, caller: RunsCaller, state: State, timeout_s: TimeoutQuery = None
+    run_id: RunIdPath, request: Request, caller: RunsReader, state: State, timeout_s: TimeoutQuery = None
 ) -> Response:
     """Get a run once it has ended; 202 with its current state if that takes too long."""
     return await answer_at_end(state, caller, request, run_id, timeout_s=timeout_s)

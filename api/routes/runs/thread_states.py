@@ -6,7 +6,7 @@ from nova_workers.contracts.http.thread_states import ThreadStatePatch, ThreadSt
 from nova_workers.domain.threads.rules.states import merge_state, replace_state
 from nova_workers.domain.threads.sql.states import read_state
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import ThreadIdPath
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/threads/{thread_id}/state", tags=["threads"], rou
 
 
 @router.get("", responses=problems(404, 410))
-async def get_thread_state(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ThreadStateView:
+async def get_thread_state(thread_id: ThreadIdPath, caller: RunsReader, state: State) -> ThreadStateView:
     """Get the state document of a thread; before the first change it is empty and has version 0."""
     async with state.services.database.connection() as connection:
         return await read_state(connection, caller.tenant_id, thread_id)

@@ -29,7 +29,7 @@ from nova_workers.domain.threads.sql.forks import read_fork_tree
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 from nova_workers.ledger.database import Connection
 
-from ...auth import RunsCaller
+from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -124,7 +124,7 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, re
 @router.get("", responses=problems(400, 410, 422))
 async def list_threads(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     agent_id: AgentIdQuery = None,
     label: LabelQuery = None,
@@ -148,7 +148,7 @@ async def list_threads(
 
 
 @router.get("/{thread_id}", responses=problems(404, 410))
-async def get_thread(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ThreadView:
+async def get_thread(thread_id: ThreadIdPath, caller: RunsReader, state: State) -> ThreadView:
     """Get a thread."""
     async with state.services.database.connection() as connection:
         return await ledger.get_thread(connection, caller.tenant_id, thread_id)
@@ -197,7 +197,7 @@ async def fork_thread(
 
 
 @router.get("/{thread_id}/forks", responses=problems(404, 410), name="list_thread_forks")
-async def list_forks(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ForkTreeView:
+async def list_forks(thread_id: ThreadIdPath, caller: RunsReader, state: State) -> ForkTreeView:
     """List the threads that were forked from each other and of which this is one, up to 200."""
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
@@ -208,7 +208,7 @@ async def list_forks(thread_id: ThreadIdPath, caller: RunsCaller, state: State) 
 async def list_messages(
     *,
     thread_id: ThreadIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     from_depth: FromDepth = None,
     to_depth: ToDepth = None,
@@ -239,7 +239,7 @@ async def list_messages(
 async def list_turns(
     *,
     thread_id: ThreadIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     to_depth: ToDepth = None,
     paging: PageQuery,
@@ -278,7 +278,7 @@ async def restore_content(
 async def list_thread_runs(
     *,
     thread_id: ThreadIdPath,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     media: MediaQuery = True,
     paging: PageQuery,

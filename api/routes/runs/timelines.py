@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.domain.overview.sql.timeline import load_timeline
 
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
 
 @router.get("/{run_id}/timeline", responses=problems(400, 404, 422), name="get_run_timeline")
-async def get_timeline(run_id: RunIdPath, caller: RunsCaller, state: State, paging: PageQuery) -> RunTimeline:
+async def get_timeline(run_id: RunIdPath, caller: RunsReader, state: State, paging: PageQuery) -> RunTimeline:
     """Get a run's attempts, steps with model and tool calls, waits, compactions, effects, deliveries and child runs.
 
     Steps come in pages, oldest first; of each other list the newest 200. Long texts are cut.

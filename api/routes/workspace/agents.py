@@ -19,7 +19,7 @@ from nova_workers.domain.agents.rules.service import PERSON
 from nova_workers.domain.agents.sql import records as ledger
 from nova_workers.domain.agents.sql.moves import threads_left
 
-from ...auth import AgentsCaller
+from ...auth import AgentsCaller, AgentsReader
 from ...entity_tags import IfMatch, expected_version, tag
 from ...json_body import StrictRoute
 from ...openapi import problems
@@ -49,7 +49,7 @@ async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, re
 
 
 @router.get("", responses=problems(400, 422))
-async def list_agents(caller: AgentsCaller, state: State, paging: PageQuery) -> Page[AgentView]:
+async def list_agents(caller: AgentsReader, state: State, paging: PageQuery) -> Page[AgentView]:
     """List agents, by id."""
     listing = paging.of(caller.tenant_id, "agents", str)
     rows = await state.services.agents.list(caller.tenant_id, after=listing.key, limit=listing.rows)
@@ -57,13 +57,13 @@ async def list_agents(caller: AgentsCaller, state: State, paging: PageQuery) -> 
 
 
 @router.get("/{agent_id}", responses=problems(404, 410))
-async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, response: Response) -> AgentView:
+async def get_agent(agent_id: AgentIdPath, caller: AgentsReader, state: State, response: Response) -> AgentView:
     """Get an agent."""
     return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
 
 
 @router.get("/{agent_id}/tool-servers", responses=problems(404, 410), name="list_agent_tool_servers")
-async def get_tool_servers(agent_id: AgentIdPath, caller: AgentsCaller, state: State) -> AgentToolServersView:
+async def get_tool_servers(agent_id: AgentIdPath, caller: AgentsReader, state: State) -> AgentToolServersView:
     """Get the MCP servers that were away in the newest turn of an agent, and why."""
     agent = await state.services.agents.get(caller.tenant_id, agent_id)
     return AgentToolServersView(away=await state.services.away_servers.of(caller.tenant_id, agent.id))
@@ -123,7 +123,7 @@ async def delete_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State
 
 @router.get("/{agent_id}/versions", responses=problems(400, 404, 410, 422))
 async def list_agent_versions(
-    agent_id: AgentIdPath, caller: AgentsCaller, state: State, paging: PageQuery
+    agent_id: AgentIdPath, caller: AgentsReader, state: State, paging: PageQuery
 ) -> Page[AgentView]:
     """List the versions of an agent, newest first, with their authors."""
     listing = paging.of(caller.tenant_id, "agent_versions", int, agent_id)
@@ -139,7 +139,7 @@ async def list_agent_versions(
 
 
 @router.get("/{agent_id}/versions/{version}", responses=problems(404, 410, 422))
-async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: AgentsCaller, state: State) -> AgentView:
+async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: AgentsReader, state: State) -> AgentView:
     """Get an earlier version of an agent."""
     async with state.services.database.connection() as connection:
         return await ledger.get_version(connection, caller.tenant_id, agent_id, version)

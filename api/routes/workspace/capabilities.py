@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.contracts.bodies import Page
 
-from ...auth import AgentsCaller
+from ...auth import AgentsReader
 from ...openapi import problems
 from ...state import CAPABILITIES, State
 
@@ -43,7 +43,7 @@ class CapabilityView(BaseModel):
 
 
 @router.get("", responses=problems(), dependencies=[CAPABILITIES])
-async def list_capabilities(caller: AgentsCaller, state: State) -> Page[CapabilityView]:
+async def list_capabilities(caller: AgentsReader, state: State) -> Page[CapabilityView]:
     """List every capability with its tools, by name, in one page."""
     del caller  # the same for every tenant
     return Page(items=[CapabilityView.model_validate(info) for info in state.services.capabilities.discover()])

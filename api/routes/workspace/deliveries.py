@@ -13,7 +13,7 @@ from nova_workers.domain.delivery.sql.deliveries import close_delivery, get_deli
 from nova_workers.domain.files import rules as files
 from nova_workers.domain.files.sql import list_files
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -42,7 +42,7 @@ Channel = Annotated[
 @router.get("/deliveries", responses=problems(400, 410, 422), name="list_deliveries")
 async def list_all_deliveries(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     kind: Annotated[DeliveryKind | None, Query(description="Only of this kind.")] = None,
     status: Annotated[DeliveryStatus | None, Query(description="Only with this status.")] = None,
@@ -73,7 +73,7 @@ async def list_all_deliveries(
 
 
 @router.get("/deliveries/{delivery_id}", responses=problems(404), name="get_delivery")
-async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
+async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceReader, state: State) -> DeliveryView:
     """Get a delivery."""
     async with state.services.database.connection() as connection:
         return await get_delivery(connection, caller.tenant_id, delivery_id)
@@ -95,7 +95,7 @@ async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCalle
 @router.get("/files", responses=problems(400, 410, 422), name="list_files")
 async def list_sent_files(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     agent_id: AgentIdQuery = None,
     thread_id: ThreadIdQuery = None,
@@ -117,13 +117,13 @@ async def list_sent_files(
 
 
 @router.get("/files/{file_id}", responses=problems(404))
-async def get_file(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> SentFileView:
+async def get_file(file_id: FileIdPath, caller: WorkspaceReader, state: State) -> SentFileView:
     """Get a file without its content."""
     return await files.get_file(state.services.database, caller.tenant_id, file_id)
 
 
 @router.get("/files/{file_id}/content", response_class=Response, responses={**_CONTENT, **problems(404)})
-async def get_file_content(file_id: FileIdPath, caller: WorkspaceCaller, state: State) -> Response:
+async def get_file_content(file_id: FileIdPath, caller: WorkspaceReader, state: State) -> Response:
     """Get the bytes of a file."""
     file, content = await files.read_file(state.services.database, caller.tenant_id, file_id)
     return Response(

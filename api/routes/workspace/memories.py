@@ -9,7 +9,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
 from nova_workers.domain.memories import sql as ledger
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -39,7 +39,7 @@ async def create_memory(body: MemoryCreate, caller: WorkspaceCaller, state: Stat
 @router.get("", responses=problems(400, 422))
 async def list_memories(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     contains: ContainsQuery = None,
     paging: PageQuery,

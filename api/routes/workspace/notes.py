@@ -11,7 +11,7 @@ from nova_workers.domain.notes import rules as notes
 from nova_workers.domain.notes.rules import NoteChange
 from nova_workers.domain.notes.sql import list_notes
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -38,7 +38,7 @@ async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -
 @router.get("", responses=problems(400, 410, 422), name="list_notes")
 async def list_all_notes(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     agent_id: AgentIdQuery = None,
     pinned: Annotated[Flag | None, Query(description="Only those that are, or are not.")] = None,
@@ -62,7 +62,7 @@ async def list_all_notes(
 
 
 @router.get("/{note_id}", responses=problems(404))
-async def get_note(note_id: NoteIdPath, caller: WorkspaceCaller, state: State) -> NoteView:
+async def get_note(note_id: NoteIdPath, caller: WorkspaceReader, state: State) -> NoteView:
     """Get a note with its content."""
     return await notes.get_note(state.services.database, caller.tenant_id, note_id)
 

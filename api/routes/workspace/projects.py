@@ -15,7 +15,7 @@ from nova_workers.contracts.http.projects import (
 )
 from nova_workers.domain.projects import sql as ledger
 
-from ...auth import ProjectsCaller
+from ...auth import ProjectsCaller, ProjectsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -59,7 +59,7 @@ async def apply_project(body: ProjectApply, caller: ProjectsCaller, state: State
 
 
 @router.get("", responses=problems(400, 422))
-async def list_projects(caller: ProjectsCaller, state: State, paging: PageQuery) -> Page[ProjectView]:
+async def list_projects(caller: ProjectsReader, state: State, paging: PageQuery) -> Page[ProjectView]:
     """List projects that were applied, by name."""
     listing = paging.of(caller.tenant_id, "projects", str)
     async with state.services.database.connection() as connection:
@@ -69,7 +69,7 @@ async def list_projects(caller: ProjectsCaller, state: State, paging: PageQuery)
 
 @router.get("/{project}/items", responses=problems(400, 404, 422), name="list_project_items")
 async def list_items(
-    project: ProjectPath, caller: ProjectsCaller, state: State, paging: PageQuery
+    project: ProjectPath, caller: ProjectsReader, state: State, paging: PageQuery
 ) -> Page[ProjectItemView]:
     """List what belongs to a project, by kind and name."""
     listing = paging.of_pairs(caller.tenant_id, "project_items", str, str, project)

@@ -9,7 +9,7 @@ from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.visibility import all_tenants
 
-from ...auth import RunsCaller
+from ...auth import RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import AgentIdQuery
@@ -23,7 +23,7 @@ _NOT_BLANK = r"^[^\x00]*[^\x00\s][^\x00]*$"
 @router.get("", responses=problems(410, 422))
 async def search_conversations(
     *,
-    caller: RunsCaller,
+    caller: RunsReader,
     state: State,
     q: Annotated[
         str,

@@ -11,7 +11,7 @@ from nova_workers.domain.agents.rules.skill_authors import put_skill as put_chec
 from nova_workers.domain.skills import sql as ledger
 from nova_workers.domain.skills.rules import service as workspace
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -27,7 +27,7 @@ FileQuery = Annotated[
 
 
 @router.get("", responses=problems(400, 422))
-async def list_skills(caller: WorkspaceCaller, state: State, paging: PageQuery) -> Page[SkillView]:
+async def list_skills(caller: WorkspaceReader, state: State, paging: PageQuery) -> Page[SkillView]:
     """List skills, by name."""
     listing = paging.of(caller.tenant_id, "skills", str)
     async with state.services.database.connection() as connection:
@@ -36,7 +36,7 @@ async def list_skills(caller: WorkspaceCaller, state: State, paging: PageQuery) 
 
 
 @router.get("/{name}", responses=problems(404))
-async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) -> SkillDetail:
+async def get_skill(name: SkillNamePath, caller: WorkspaceReader, state: State) -> SkillDetail:
     """Get a skill with the text of its SKILL.md."""
     async with state.services.database.connection() as connection:
         return await ledger.get_skill(connection, caller.tenant_id, name)
@@ -68,7 +68,7 @@ async def delete_skill(name: SkillNamePath, caller: WorkspaceCaller, state: Stat
 
 @router.get("/{name}/file", responses=problems(404, 422))
 async def get_skill_file(
-    name: SkillNamePath, path: FileQuery, caller: WorkspaceCaller, state: State
+    name: SkillNamePath, path: FileQuery, caller: WorkspaceReader, state: State
 ) -> SkillFileContent:
     """Get a file of a skill."""
     async with state.services.database.connection() as connection:

@@ -24,7 +24,7 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.tasks.rules.service import PERSON
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -48,7 +48,7 @@ async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State, r
 @router.get("", responses=problems(400, 410, 422))
 async def list_tasks(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     status: StatusQuery = None,
     owner_agent_id: AgentIdQuery = None,
@@ -71,7 +71,7 @@ async def list_tasks(
 
 
 @router.get("/{task_id}", responses=problems(404))
-async def get_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -> TaskView:
+async def get_task(task_id: TaskIdPath, caller: WorkspaceReader, state: State) -> TaskView:
     """Get a task with its steps and resources."""
     return await state.services.tasks.get(caller.tenant_id, task_id)
 
@@ -111,7 +111,7 @@ async def cancel_task(task_id: TaskIdPath, body: TaskEnd, caller: WorkspaceCalle
 
 @router.get("/{task_id}/history", responses=problems(400, 404, 422))
 async def list_task_history(
-    task_id: TaskIdPath, caller: WorkspaceCaller, state: State, paging: PageQuery
+    task_id: TaskIdPath, caller: WorkspaceReader, state: State, paging: PageQuery
 ) -> Page[TaskChangeView]:
     """List a task's changes, newest first."""
     listing = paging.of(caller.tenant_id, "task_history", int, task_id)

@@ -19,7 +19,7 @@ from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address
 from nova_workers.domain.triggers.sql import definitions as ledger
 from nova_workers.domain.triggers.sql import outcomes as trigger_outcomes
 
-from ...auth import WorkspaceCaller
+from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
@@ -60,7 +60,7 @@ async def create_trigger(
 @router.get("", responses=problems(400, 410, 422))
 async def list_triggers(
     *,
-    caller: WorkspaceCaller,
+    caller: WorkspaceReader,
     state: State,
     agent_id: AgentIdQuery = None,
     paused: PausedQuery = False,
@@ -82,7 +82,7 @@ async def list_triggers(
 
 
 @router.get("/{trigger_id}", responses=problems(404, 410))
-async def get_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerView:
+async def get_trigger(trigger_id: TriggerIdPath, caller: WorkspaceReader, state: State) -> TriggerView:
     """Get a trigger."""
     async with state.services.database.connection() as connection:
         return await ledger.get_trigger(connection, caller.tenant_id, trigger_id)
@@ -107,7 +107,7 @@ async def delete_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, sta
 
 @router.get("/{trigger_id}/preview", responses=problems(404, 410, 422))
 async def preview_trigger(
-    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, count: Count = 5
+    trigger_id: TriggerIdPath, caller: WorkspaceReader, state: State, count: Count = 5
 ) -> TriggerPreview:
     """Get the next times at which a trigger fires, as if it were enabled."""
     async with state.services.database.connection() as connection:
@@ -134,7 +134,7 @@ async def fire_trigger(
 
 @router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422), name="list_trigger_firings")
 async def list_firings(
-    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, paging: PageQuery
+    trigger_id: TriggerIdPath, caller: WorkspaceReader, state: State, paging: PageQuery
 ) -> Page[TriggerFiringView]:
     """List the firings of a trigger's occurrences, the latest first."""
     listing = paging.of(caller.tenant_id, "trigger_firings", str, trigger_id)

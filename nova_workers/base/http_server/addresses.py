@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
@@ -37,6 +37,12 @@ def address_group(host: str) -> str:
     return host[:_MAX_TEXT_CHARS] if address is None else str(address)
 
 
+def is_in_networks(host: str | None, networks: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Return whether a client's address is in one of the networks; what is no address is in none."""
+    address = None if host is None else _parsed(host)
+    return address is not None and any(_is_in(address, network) for network in networks)
+
+
 class TrustedProxies:
     """The proxies whose X-Forwarded-For is believed, and which carry the connections of many clients.
 
@@ -60,8 +66,7 @@ class TrustedProxies:
     def __contains__(self, host: str) -> bool:
         address = _parsed(host)
         return address is not None and (
-            any(_is_in(address, network) for network in self._networks)
-            or any(address in addresses for addresses in self._of_names.values())
+            is_in_networks(host, self._networks) or any(address in addresses for addresses in self._of_names.values())
         )
 
     async def run(self) -> None:

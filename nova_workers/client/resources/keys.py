@@ -3,7 +3,7 @@
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyRotate, KeyView
 
 
 class Keys:
@@ -19,6 +19,10 @@ class Keys:
     async def create(self, key: KeyCreate) -> KeyCreated:
         """Create a key. Its secret is in this answer only."""
         return await self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
+
+    async def rotate(self, key_id: str, rotation: KeyRotate) -> KeyCreated:
+        """Replace a key by a successor, whose secret is in this answer only. The key itself ends after an overlap."""
+        return await self._transport.fetch(KeyCreated, "POST", f"/v1/keys/{key_id}/rotate", body=rotation)
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key. API processes refuse it within seconds."""

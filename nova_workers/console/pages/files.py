@@ -60,5 +60,5 @@ PAGE = PageModule(
         Route("/files/{file:id}/content", content),
         Route("/files/{file:id}/delete", delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Files", "/files", "files", key="f", id_prefix="file_", scope="workspace"),),
+    nav=(NavEntry("Build", "Files", "/files", "files", key="f", id_prefix="file_", scope="workspace:read"),),
 )

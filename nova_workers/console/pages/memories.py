@@ -49,5 +49,5 @@ PAGE = PageModule(
         Route("/memories", show_list, methods=["GET", "POST"]),
         Route("/memories/{memory:id}/delete", delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Memories", "/memories", "memories", key="m", scope="workspace"),),
+    nav=(NavEntry("Build", "Memories", "/memories", "memories", key="m", scope="workspace:read"),),
 )

@@ -130,5 +130,5 @@ PAGE = PageModule(
         Route("/notes/{note:id}/edit", edit, methods=["GET", "POST"]),
         Route("/notes/{note:id}/delete", delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Notes", "/notes", "notes", key="n", id_prefix="note_", scope="workspace"),),
+    nav=(NavEntry("Build", "Notes", "/notes", "notes", key="n", id_prefix="note_", scope="workspace:read"),),
 )

@@ -88,5 +88,5 @@ def _marker(query: str) -> Callable[[str], Markup]:
 
 PAGE = PageModule(
     routes=(Route("/search", show),),
-    nav=(NavEntry("Work", "Search", "/search", "search", key="s", scope="runs"),),
+    nav=(NavEntry("Work", "Search", "/search", "search", key="s", scope="runs:read"),),
 )

@@ -212,5 +212,5 @@ PAGE = PageModule(
         Route("/tasks/{task:int}", show),
         Route("/tasks/{task:int}", change, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Tasks", "/tasks", "tasks", key="k", scope="workspace"),),
+    nav=(NavEntry("Build", "Tasks", "/tasks", "tasks", key="k", scope="workspace:read"),),
 )

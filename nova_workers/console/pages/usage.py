@@ -85,5 +85,5 @@ def _cell(value: object) -> object:
 
 PAGE = PageModule(
     routes=(Route("/usage", show), Route("/usage.csv", download)),
-    nav=(NavEntry("Account", "Usage", "/usage", "usage", key="u", scope="runs"),),
+    nav=(NavEntry("Account", "Usage", "/usage", "usage", key="u", scope="runs:read"),),
 )

@@ -89,5 +89,5 @@ PAGE = PageModule(
         Route("/work-orders/{order:id}", show),
         Route("/work-orders/{order:id}/review", review, methods=["POST"]),
     ),
-    nav=(NavEntry("Account", "Work orders", "/work-orders", "orders", scope="runs"),),
+    nav=(NavEntry("Account", "Work orders", "/work-orders", "orders", scope="runs:read"),),
 )

@@ -1,25 +1,64 @@
 """The HTTP contract of API keys."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.bodies import Body, Moment, Name, View
+from nova_workers.contracts.http.scopes import ROLES, Role, Scope
 
-Scope = Literal["runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
-"""A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `trust`: beside `agents`, to
-give an agent more trust or directories. `workspace`: tasks, notes, files, memories, skills, triggers, and exporting
-them all. `secrets`: secrets. `keys`: API keys of its tenant. `channels`: leases, by which one process serves a channel.
-`operator`: the whole fleet, across tenants (pause, depth, workers, ceilings)."""
+MAX_OVERLAP_S: Final = 30 * 86_400
+"""Longest time for which a key that was rotated is still valid."""
+_MAX_NETWORKS: Final = 64
+
+
+def _network(text: str) -> str:
+    """Return a network as it is stored, such as ``203.0.113.7/32`` for a single address.
+
+    Raises:
+        ValueError: It is none, or has bits of a host.
+    """
+    try:
+        network: IPv4Network | IPv6Network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"should be a network such as 10.0.0.0/8 or 2001:db8::/32, or an address: {error}") from None
+    if isinstance(network, IPv6Network) and network.network_address.ipv4_mapped is not None:
+        raise ValueError("should be written as IPv4: addresses of IPv4 are compared as such")
+    return str(network)
+
+
+_Network = Annotated[str, StringConstraints(max_length=64), AfterValidator(_network)]
 
 
 class KeyCreate(Body):
-    """A new API key."""
+    """A new API key, with scopes or with a role, which names a set of them."""
 
     name: Name
     scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
+    role: Role | None = None
     expires_at: Moment | None = None
+    networks: Annotated[tuple[_Network, ...], Field(max_length=_MAX_NETWORKS)] = ()
+    """The networks (CIDR) of the clients that may use the key; empty: all. A key that has some is not valid for clients
+    without an address, such as those of a Unix socket."""
+
+    @model_validator(mode="after")
+    def _check_role(self) -> "KeyCreate":
+        if self.role is not None and "scopes" in self.model_fields_set:
+            raise ValueError(f"takes scopes or a role, not both: the role {self.role!r} is a set of scopes")
+        return self
+
+    def granted(self) -> tuple[Scope, ...]:
+        """Return the scopes that the key gets."""
+        return tuple(self.scopes) if self.role is None else ROLES[self.role]
+
+
+class KeyRotate(Body):
+    """The replacement of a key by a successor."""
+
+    overlap_s: Annotated[int, Field(strict=True, ge=0, le=MAX_OVERLAP_S)] = 3_600
+    """How long the key is still valid, beside its successor; it does not outlive its own expiry. 0 ends it at once."""
 
 
 class KeyView(View):
@@ -36,6 +75,12 @@ class KeyView(View):
     """Exact to a minute; null before the first use."""
     last_used_address: str | None
     """The address of the client that used it then."""
+    role: Role | None = None
+    """The role that it was made with."""
+    networks: tuple[str, ...] = ()
+    """The networks of the clients that may use it; empty: all."""
+    replaced_by: str | None = None
+    """The key that it was rotated to."""
 
 
 class KeyCreated(KeyView):
@@ -51,6 +96,8 @@ class KeyIdentity(View):
     key_name: str
     prefix: str
     scopes: list[Scope]
+    role: Role | None = None
+    """The role that the key was made with."""
     expires_at: datetime | None
     tenant_id: str
     tenant_name: str

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import get_args
 
 from nova_workers.base.errors import Conflict, Forbidden, InvalidInput
 from nova_workers.base.ids import new_id
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope, whole_scopes
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
 from nova_workers.domain.agents.sql.records import seed_defaults
 from nova_workers.domain.keys.sql.keys import create_key
@@ -20,7 +19,7 @@ from nova_workers.ledger.work import Work
 
 _OF_OPERATORS = frozenset({"name", "weight", "max_running"})
 """Fields that only operators change: shares of the fleet affect other tenants, and operators know tenants by name."""
-_FIRST_SCOPES = tuple(scope for scope in get_args(Scope) if scope != "operator")
+_FIRST_SCOPES = tuple(scope for scope in whole_scopes() if scope != "operator")
 
 
 async def change_tenant(database: Database, tenant_id: str, patch: TenantPatch, scopes: Collection[str]) -> TenantView:

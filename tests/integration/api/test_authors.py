@@ -40,6 +40,7 @@ _STEER_NO_AGENT = {
     "BulkRetry": "tries runs again, as they were",
     "FleetPause": "pauses",
     "KeyCreate": "a key gives what it has",
+    "KeyRotate": "a key gives what it has",
     "LeaseRequest": "the state of a client",
     "MasterComplete": "the result of a program outside",
     "OrderReview": "the decision of a person",

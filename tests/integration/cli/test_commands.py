@@ -14,7 +14,7 @@ import pytest
 
 from nova_workers.cli import command
 from nova_workers.cli.terminal.output import Output
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 from tests.requirements import proves
 from tests.support.harness.api_proxy import api_proxy
 from tests.support.processes.command_line import Nova, wait_for
@@ -410,6 +410,11 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -
     listed = nova.good("keys", "list")
     assert made["id"] in listed.out
     assert made["key"] not in listed.out
+    role = nova.good("keys", "create", "ann", "--role", "viewer", "--network", "127.0.0.1", "--json").json
+    assert (role["role"], role["networks"]) == ("viewer", ["127.0.0.1/32"])
+    successor = nova.good("keys", "rotate", role["id"], "--overlap", "30m").out.strip()
+    assert "viewer" in nova.good("keys", "current", NOVA_API_KEY=successor).out
+    assert "'1 hour' is no time" in nova("keys", "rotate", role["id"], "--overlap", "1 hour").err
     nova.good("keys", "revoke", made["id"])
     revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]
     assert [("key.revoked" in line, "key.created" in line) for line in revoked] == [(True, False), (False, True)]

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import redis as sync_redis
@@ -24,9 +24,10 @@ from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.contracts.http.keys import KeyCreate, Scope
+from nova_workers.contracts.http.keys import KeyCreate
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
+from nova_workers.contracts.http.scopes import whole_scopes
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
@@ -335,7 +336,7 @@ def test_a_key_that_may_not_run(nova: Nova) -> None:
 
 
 def test_all_scopes_of_a_key_are_shown(nova: Nova) -> None:
-    every = sorted(get_args(Scope))
+    every = sorted(whole_scopes())
     assert f"may use {', '.join(every)}; from" in _finding(nova("doctor", "--json"), "key")["detail"]
     for given in (("workspace",), ("runs", "secrets"), ("agents", "operator")):
         options = [word for scope in given for word in ("--scope", scope)]

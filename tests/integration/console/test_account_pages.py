@@ -34,6 +34,27 @@ async def test_a_keys_secret_is_shown_once_and_the_key_is_revoked(
     assert refused.status_code == 422
 
 
+async def test_a_key_of_a_role_is_bound_to_networks_and_rotated(console: Console, browser: httpx2.AsyncClient) -> None:
+    given = {"name": "ann", "role": "viewer", "scopes": ["runs", "keys"], "networks": "127.0.0.0/8, ::1"}
+    made = (await browser.post("/keys", data=given)).text
+    secret = made.partition('data-copy="')[2].partition('"')[0]
+    async with console.signed_in(secret) as viewer:
+        for path in ("/", "/runs", "/chat", "/agents/nova", "/tasks", "/triggers", "/usage"):
+            assert (await viewer.get(path)).status_code == 200, path
+        assert (await viewer.get("/keys")).status_code == 403
+    (key,) = [key for key in (await console.api.http.get("/v1/keys")).json()["items"] if key["name"] == "ann"]
+    assert (key["role"], key["networks"]) == ("viewer", ["127.0.0.0/8", "::1/128"])
+    rotated = await browser.post(f"/keys/{key['id']}/rotate", data={"overlap_s": "3600"})
+    assert secret not in rotated.text
+    assert 'data-copy="nova_' in rotated.text
+    page = (await browser.get("/keys")).text
+    assert "from 127.0.0.0/8, ::1/128" in page
+    assert "replaced by key_" in page
+    wrong = await browser.post("/keys", data={**given, "networks": "10.0.0.1/8"})
+    assert wrong.status_code == 422
+    assert "should be a network such as 10.0.0.0/8" in wrong.text
+
+
 async def test_a_key_expires_at_a_local_time_of_the_chosen_zone(console: Console, browser: httpx2.AsyncClient) -> None:
     given = {"name": "ci", "scopes": ["runs"], "expires_at": "2031-01-01T00:00", "timezone": "America/New_York"}
     assert (await browser.post("/keys", data=given)).status_code == 200

@@ -7,7 +7,7 @@ from typing import get_args
 import httpx2
 
 from nova_workers.console.pages import PAGES
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
 from tests.integration.console.conftest import Console

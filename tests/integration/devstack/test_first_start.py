@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import SecretStr
 
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE, make_first_key, master_keys, prepare_database
 from nova_workers.domain.agents.sql.records import list_agents
 from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
@@ -26,9 +28,7 @@ async def test_the_first_start_creates_a_tenant_agents_and_a_key(
         agents = await list_agents(connection, DEFAULT_TENANT_ID, after=None, limit=10)
     assert key is not None
     assert key.tenant_id == DEFAULT_TENANT_ID
-    assert key.scopes == {
-        *("runs", "prompts", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"),
-    }
+    assert key.scopes == set(get_args(Scope))
     assert [agent.id for agent in agents] == ["agent-builder", "nova"]
 
 

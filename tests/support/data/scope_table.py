@@ -1,6 +1,6 @@
-"""Which endpoint needs which scope, as the application has it: the table of docs/scopes.md.
+"""Which scopes roles have, and which endpoint needs which: the tables of docs/scopes.md, as the application has them.
 
-Write it anew with ``python -m tests.support.data.scope_table``.
+Write them anew with ``python -m tests.support.data.scope_table``.
 """
 
 import ast
@@ -14,14 +14,25 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from nova_workers.contracts.authors.rights import AuthorScope
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.scopes import ROLES, Scope, with_included
 from tests.support.data.documents import ROOT
 from tests.support.data.idle_api import idle_api
 
 PAGE: Final = ROOT / "docs" / "scopes.md"
+_ROLES_HEAD: Final = f"| scope | {' | '.join(f'`{role}`' for role in ROLES)} |\n| --- |{' --- |' * len(ROLES)}\n"
 _HEAD: Final = "| endpoint | scope | depending on the request | other tenants |\n| --- | --- | --- | --- |\n"
 _SCOPES: Final = frozenset(get_args(Scope))
 _BY_FIELD: Final = "by field"
+
+
+def role_table() -> str:
+    """Return the rows of all scopes, with the roles that have each."""
+    having = {role: with_included(scopes) for role, scopes in ROLES.items()}
+    rows = (
+        f"| `{scope}` | {' | '.join('yes' if scope in scopes else '-' for scopes in having.values())} |\n"
+        for scope in get_args(Scope)
+    )
+    return _ROLES_HEAD + "".join(rows)
 
 
 def scope_table() -> str:
@@ -32,12 +43,25 @@ def scope_table() -> str:
 
 
 def table_of(page: str) -> str:
-    """Return the table that a page has.
+    """Return the table of endpoints that a page has.
 
     Raises:
         ValueError: It has none.
     """
-    start = page.index(_HEAD)
+    return _table_of(page, _HEAD)
+
+
+def role_table_of(page: str) -> str:
+    """Return the table of roles that a page has.
+
+    Raises:
+        ValueError: It has none.
+    """
+    return _table_of(page, _ROLES_HEAD)
+
+
+def _table_of(page: str, head: str) -> str:
+    start = page.index(head)
     return page[start:].partition("\n\n")[0].rstrip("\n") + "\n"
 
 
@@ -94,4 +118,5 @@ def _compared_by(name: str, module: ModuleType, seen: set[str]) -> Iterator[str]
 
 if __name__ == "__main__":
     _text = PAGE.read_text("utf-8")
+    _text = _text.replace(role_table_of(_text), role_table())
     PAGE.write_text(_text.replace(table_of(_text), scope_table()), "utf-8")

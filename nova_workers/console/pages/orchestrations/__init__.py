@@ -21,7 +21,7 @@ PAGE = PageModule(
     ),
     nav=(
         NavEntry(
-            "Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_", scope="runs"
+            "Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_", scope="runs:read"
         ),
     ),
 )

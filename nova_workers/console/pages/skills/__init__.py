@@ -17,5 +17,5 @@ PAGE = PageModule(
         Route("/skills/{skill:id}/edit", library.replace, methods=["POST"]),
         Route("/skills/{skill:id}/delete", library.delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Skills", "/skills", "skills", scope="workspace"),),
+    nav=(NavEntry("Build", "Skills", "/skills", "skills", scope="workspace:read"),),
 )

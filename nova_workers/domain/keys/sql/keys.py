@@ -6,11 +6,13 @@ import hashlib
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from nova_workers.base.errors import Unauthenticated, existing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
+from nova_workers.contracts.http.scopes import Role, with_included
 from nova_workers.ledger.database import Connection
 
 DEFAULT_TENANT_ID = "ten_default"
@@ -20,17 +22,20 @@ _SECRET_PREFIX = "nova_"  # noqa: S105 - what every key begins with; secret scan
 _SECRET_BYTES = 32
 _VISIBLE_CHARS = 12
 
-_COLUMNS = "id, name, prefix, scopes, created_at, expires_at, revoked_at, last_used_at, last_used_address"
+_COLUMNS = (
+    "id, name, prefix, scopes, created_at, expires_at, revoked_at, last_used_at, last_used_address, role, networks, "
+    "replaced_by"
+)
 
 _CREATE = f"""
-INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at)
-VALUES (:key_id, :tenant_id, :name, :prefix, :secret_hash, :scopes, :expires_at)
+INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at, role, networks)
+VALUES (:key_id, :tenant_id, :name, :prefix, :secret_hash, :scopes, :expires_at, :role, :networks)
 RETURNING {_COLUMNS}
 """
 
 # One probe of the unique index; the server's clock decides what has expired.
 _FIND = """
-SELECT id, tenant_id, name, scopes, expires_at FROM api_keys
+SELECT id, tenant_id, name, scopes, expires_at, networks FROM api_keys
  WHERE hash = :secret_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
 
@@ -48,7 +53,7 @@ SELECT {_COLUMNS} FROM api_keys
 """
 
 _IDENTIFY = """
-SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.expires_at,
+SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.role, k.expires_at,
        w.id AS tenant_id, w.name AS tenant_name, w.timezone
   FROM api_keys k JOIN tenants w ON w.id = k.tenant_id
  WHERE k.tenant_id = :tenant_id AND k.id = :key_id
@@ -58,6 +63,35 @@ SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.expires_at,
 _REVOKE = f"""
 UPDATE api_keys SET revoked_at = COALESCE(revoked_at, now())
  WHERE tenant_id = :tenant_id AND id = :key_id
+RETURNING {_COLUMNS}
+"""
+
+# Held until the end of the transaction, so that a key gets one successor.
+_LOCK = f"""
+SELECT {_COLUMNS}, expires_at <= now() AS has_expired FROM api_keys
+ WHERE tenant_id = :tenant_id AND id = :key_id
+   FOR UPDATE
+"""
+
+# It lives as long as the key that it replaces did from the beginning.
+_SUCCEED = f"""
+INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at, role, networks)
+SELECT :successor_id, tenant_id, name, :prefix, :secret_hash, scopes, now() + (expires_at - created_at), role, networks
+  FROM api_keys WHERE tenant_id = :tenant_id AND id = :key_id
+RETURNING {_COLUMNS}
+"""
+
+# LEAST ignores a null: a key that never expired ends with the overlap.
+_REPLACE = """
+UPDATE api_keys SET replaced_by = :successor_id, expires_at = LEAST(expires_at, now() + :overlap::interval)
+ WHERE tenant_id = :tenant_id AND id = :key_id AND replaced_by IS NULL
+"""
+
+# Guarded by what is known of its use: a key that is used keeps its secret.
+_RENEW_SECRET = f"""
+UPDATE api_keys SET prefix = :prefix, hash = :secret_hash
+ WHERE tenant_id = :tenant_id AND id = :key_id AND last_used_at IS NULL AND revoked_at IS NULL AND replaced_by IS NULL
+   AND (expires_at IS NULL OR expires_at > now())
 RETURNING {_COLUMNS}
 """
 
@@ -85,13 +119,23 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedKey:
-    """A valid key: known, not revoked and not expired when it was read."""
+    """A valid key: known, not revoked and not expired when it was read. Its scopes are with those that they include."""
 
     key_id: str
     tenant_id: str
     name: str
     scopes: frozenset[str]
     expires_at: datetime | None
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Those of the clients that may use it; empty: all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedKey:
+    """A key that the transaction has locked."""
+
+    view: KeyView
+    has_expired: bool
 
 
 def hash_secret(secret: str) -> bytes:
@@ -106,6 +150,8 @@ async def create_key(
     name: str,
     scopes: Collection[str],
     expires_at: datetime | None = None,
+    role: Role | None = None,
+    networks: Sequence[str] = (),
 ) -> KeyCreated:
     """Make a key. The returned value holds its secret, which cannot be read again.
 
@@ -113,10 +159,12 @@ async def create_key(
         connection: Where to write.
         tenant_id: Tenant of the key; must exist.
         name: Description by its owner.
-        scopes: What it may do; see `nova_workers.contracts.http.wire.Scope`.
+        scopes: What it may do; see `nova_workers.contracts.http.scopes.Scope`.
         expires_at: None for a key that is valid until it is revoked.
+        role: The role that the scopes are of.
+        networks: The networks of the clients that may use it; empty: all.
     """
-    secret = _SECRET_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    secret = _new_secret()
     row = await connection.fetchrow(
         _CREATE,
         key_id=new_id("key"),
@@ -126,6 +174,8 @@ async def create_key(
         secret_hash=hash_secret(secret),
         scopes=sorted(set(scopes)),
         expires_at=expires_at,
+        role=role,
+        networks=list(networks),
     )
     return KeyCreated(**(row or {}), key=secret)
 
@@ -135,7 +185,14 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     row = await connection.fetchrow(_FIND, secret_hash=secret_hash)
     if row is None:
         return None
-    return AuthenticatedKey(row["id"], row["tenant_id"], row["name"], frozenset(row["scopes"]), row["expires_at"])
+    return AuthenticatedKey(
+        row["id"],
+        row["tenant_id"],
+        row["name"],
+        with_included(row["scopes"]),
+        row["expires_at"],
+        tuple(map(ip_network, row["networks"])),
+    )
 
 
 async def is_valid_key(connection: Connection, tenant_id: str, key_id: str) -> bool:
@@ -178,3 +235,46 @@ async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> Key
     """
     row = existing(await connection.fetchrow(_REVOKE, tenant_id=tenant_id, key_id=key_id), "key", key_id)
     return KeyView(**row)
+
+
+async def lock_key(connection: Connection, tenant_id: str, key_id: str) -> LockedKey:
+    """Return a key and lock it until the transaction ends.
+
+    Raises:
+        NotFound: There is no such key.
+    """
+    row = existing(await connection.fetchrow(_LOCK, tenant_id=tenant_id, key_id=key_id), "key", key_id)
+    return LockedKey(KeyView(**row), bool(row["has_expired"]))
+
+
+async def succeed_key(connection: Connection, tenant_id: str, key_id: str, *, overlap: timedelta) -> KeyCreated:
+    """Make the successor of a key that `lock_key` locked and that has none; the key ends after the overlap."""
+    secret = _new_secret()
+    successor_id = new_id("key")
+    row = await connection.fetchrow(
+        _SUCCEED,
+        tenant_id=tenant_id,
+        key_id=key_id,
+        successor_id=successor_id,
+        prefix=secret[:_VISIBLE_CHARS],
+        secret_hash=hash_secret(secret),
+    )
+    await connection.execute(_REPLACE, tenant_id=tenant_id, key_id=key_id, successor_id=successor_id, overlap=overlap)
+    return KeyCreated(**(row or {}), key=secret)
+
+
+async def renew_secret(connection: Connection, tenant_id: str, key_id: str) -> KeyCreated | None:
+    """Give a valid key that was never used another secret; None if it was used, or is not valid."""
+    secret = _new_secret()
+    row = await connection.fetchrow(
+        _RENEW_SECRET,
+        tenant_id=tenant_id,
+        key_id=key_id,
+        prefix=secret[:_VISIBLE_CHARS],
+        secret_hash=hash_secret(secret),
+    )
+    return None if row is None else KeyCreated(**row, key=secret)
+
+
+def _new_secret() -> str:
+    return _SECRET_PREFIX + secrets.token_urlsafe(_SECRET_BYTES)

@@ -11,8 +11,8 @@ from functools import cache
 from typing import Final, Literal
 
 from nova_workers.base.vocabulary import ANSWERABLE
-from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.overview.attention import MAX_COUNTED, AttentionView
+from nova_workers.contracts.http.scopes import Scope
 from nova_workers.ledger.database import Connection
 
 _Group = Literal["questions", "approvals", "orchestrations", "orders", "triggers", "tasks", "webhooks"]
@@ -82,7 +82,7 @@ SELECT h.id, h.url AS title, h.agent_id,
  LIMIT {MAX_COUNTED}
 """,
 }
-_GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {"runs": _OF_RUNS, "workspace": _OF_WORKSPACE}
+_GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {"runs:read": _OF_RUNS, "workspace:read": _OF_WORKSPACE}
 
 
 async def find_attention(connection: Connection, tenant_id: str, scopes: Set[str], *, limit: int) -> AttentionView:
@@ -113,4 +113,4 @@ SELECT '{name}' AS name, count(*)::int AS count,
     )
     if not groups:
         return ""
-    return f"WITH asks AS MATERIALIZED ({_ASKS})\n{parts}" if "runs" in scopes else parts
+    return f"WITH asks AS MATERIALIZED ({_ASKS})\n{parts}" if "runs:read" in scopes else parts

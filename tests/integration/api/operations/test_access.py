@@ -54,6 +54,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/runs/{run_id}/wait", None),
     ("GET", "/v1/runs/{run_id}/timeline", None),
     ("GET", "/v1/runs/{run_id}/steps/{step}/request", None),
+    ("POST", "/v1/keys/{key_id}/rotate", {}),
     ("DELETE", "/v1/keys/{key_id}", None),
     ("DELETE", "/v1/sign-ins/{session_id}", None),
     ("PATCH", "/v1/agents/{agent_id}", {"description": "mine now"}),
@@ -374,6 +375,8 @@ def test_every_route_of_v1_needs_a_key(openapi: dict[str, Any]) -> None:
     ("scopes", "allowed"),
     [
         (("runs",), {"/v1/runs", "/v1/threads", "/v1/fleet"}),
+        (("runs:read",), {"/v1/runs", "/v1/threads", "/v1/fleet"}),
+        (("agents:read",), {"/v1/agents", "/v1/capabilities", "/v1/fleet"}),
         (("agents",), {"/v1/agents", "/v1/capabilities", "/v1/fleet"}),
         (("keys",), {"/v1/keys", "/v1/fleet"}),
         (("operator",), {"/v1/fleet"}),
