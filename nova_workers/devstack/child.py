@@ -39,6 +39,8 @@ class Child:
 
         Call it on the main thread: the kernel's death signal follows the end of the *thread* that forked.
         """
+        if spec.prepare is not None:
+            spec.prepare()
         # A pipe of our own and not asyncio's: that one cannot be closed while a grandchild holds its other end.
         read_end, write_end = os.pipe()
         transport, reader = await asyncio.get_running_loop().connect_read_pipe(

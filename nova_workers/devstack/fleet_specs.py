@@ -64,8 +64,10 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
     """
     name = f"worker{number}" if of > 1 else "worker"
     beats = settings.home / "heartbeats" / name
-    for beat in beats.glob("*"):
-        beat.unlink()
+
+    def forget_the_last_one() -> None:
+        for beat in beats.glob("*"):
+            beat.unlink()
 
     async def ready() -> bool:
         return len(list(beats.glob("*"))) >= _HEARTBEATS
@@ -85,6 +87,7 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
         tuple(command),
         {**env, **own},
         environment_for("worker", os.environ, settings),
+        prepare=forget_the_last_one,
         ready=ready,
         ready_timeout_s=_START_S,
         # The drain's own watchdog ends the process first.

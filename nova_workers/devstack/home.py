@@ -45,6 +45,8 @@ class StackState(BaseModel):
     redis_url: str
     model: str
     """``local`` for the stand-in on loopback, else ``anthropic``."""
+    reloads: int = 0
+    """How often API and workers were replaced since the start."""
 
 
 @contextmanager

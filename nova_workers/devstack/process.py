@@ -35,6 +35,7 @@ class ProcessSpec:
         argv: Program and arguments; no shell.
         env: Variables set on top of the inherited ones.
         inherited: Those of the parent's variables that it gets; None: all.
+        prepare: Called before each start, such as to remove what the process before left.
         ready: Returns whether the child serves; polled after each start. None: ready once started.
         ready_timeout_s: A child that is not ready by then is stopped and started again.
         stop_signal: Requests a clean end.
@@ -49,6 +50,7 @@ class ProcessSpec:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     inherited: Mapping[str, str] | None = None
+    prepare: Callable[[], None] | None = None
     ready: Callable[[], Awaitable[bool]] | None = None
     ready_timeout_s: float = 30.0
     stop_signal: signal.Signals = signal.SIGTERM

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from typing import Never
 
 from nova_workers.base.config import Settings, load_settings
 from nova_workers.base.errors import NovaError
@@ -33,7 +34,8 @@ def main() -> int:
 def run_stack(settings: Settings, options: StackOptions | None = None, sink: LineSink | None = None) -> int:
     """Run the stack in the foreground and return the exit code: 0 after a signal, else 1.
 
-    The first signal stops everything in order; a second one kills what is left at once.
+    The first signal stops everything in order; a second one kills what is left at once. SIGUSR1 starts API and workers
+    anew, for code of projects that has changed.
 
     Raises:
         AlreadyRunning: Another stack runs on this home; the message says where.
@@ -59,8 +61,10 @@ async def _run(settings: Settings, options: StackOptions, sink: LineSink) -> int
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
+    reload_requested = asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, reload_requested.set)
     try:
-        return await _serve(stack, stop_requested, sink)
+        return await _serve(stack, stop_requested, reload_requested, sink)
     except NovaError as error:
         sink.say(error.message, alarm=True)
         return 1
@@ -69,24 +73,36 @@ async def _run(settings: Settings, options: StackOptions, sink: LineSink) -> int
         sink.say("stopped")
 
 
-async def _serve(stack: Stack, stop_requested: asyncio.Event, sink: LineSink) -> int:
+async def _serve(stack: Stack, stop_requested: asyncio.Event, reload_requested: asyncio.Event, sink: LineSink) -> int:
     stop = asyncio.create_task(stop_requested.wait())
-    start = asyncio.create_task(stack.start())
+    run = asyncio.create_task(_start_and_reload(stack, reload_requested, sink))
     failed = asyncio.create_task(stack.failed())
     try:
-        await asyncio.wait({stop, start, failed}, return_when=asyncio.FIRST_COMPLETED)
-        if start.done():
-            _welcome(start.result(), stack, sink)
-            await asyncio.wait({stop, failed}, return_when=asyncio.FIRST_COMPLETED)
-        if failed.done() and not stop.done():
+        await asyncio.wait({stop, run, failed}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            return 0
+        if failed.done():
             sink.say(failed.result(), alarm=True)
             return 1
-        return 0
+        return await run
     finally:
-        for task in (stop, start, failed):
+        for task in (stop, run, failed):
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError, NovaError):
-            await start
+            await run
+
+
+async def _start_and_reload(stack: Stack, reload_requested: asyncio.Event, sink: LineSink) -> Never:
+    """Start the stack, and reload it as often as that is requested. It ends by its error only.
+
+    Raises:
+        NovaError: The stack could not start.
+    """
+    _welcome(await stack.start(), stack, sink)
+    while True:
+        await reload_requested.wait()
+        reload_requested.clear()
+        await stack.reload()
 
 
 def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:

@@ -88,6 +88,9 @@ class Stack:
         self._options = options or StackOptions()
         self._supervisor = Supervisor(sink, self._options.policy)
         self._ports = Ports()
+        self._reloaded: list[ProcessSpec] = []
+        """What reads the code of projects."""
+        self._state: StackState | None = None
         self.key_file: Path | None = None
 
     @property
@@ -129,11 +132,14 @@ class Stack:
         broker = {"NOVA_REDIS_URL": servers.redis_url, "PYTHONUNBUFFERED": "1"}
         trusted = {**broker, **_ledger_environment(settings, servers)}
         working = {**trusted, **servers.model_key}
+        workers = [worker_spec(settings, number=number, of=count, env=working) for number in range(1, count + 1)]
+        api = api_spec(settings, host=host, port=port, url=api_url, env=trusted, with_console=console is not None)
+        self._reloaded = [*workers, api]
         await self._supervisor.start(
             model,
-            [worker_spec(settings, number=number, of=count, env=working) for number in range(1, count + 1)],
+            workers,
             [
-                api_spec(settings, host=host, port=port, url=api_url, env=trusted, with_console=console is not None),
+                api,
                 beat_spec(settings, env=broker),
                 *self._console_specs(console, api_url),
                 flower_spec(settings, host=_LOOPBACK, port=flower_port, url=flower_url, env=broker),
@@ -157,7 +163,24 @@ class Stack:
             model="local" if servers.model else "anthropic",
         )
         write_state(settings.home, state)
+        self._state = state
         return state
+
+    async def reload(self) -> None:
+        """Replace API and workers, which read the code of projects when they start. Returns when the new ones serve.
+
+        Turns that run finish within the workers' grace, or go on with the new ones.
+
+        Raises:
+            ProcessGaveUp: A process failed too often.
+        """
+        if self._state is None:
+            raise RuntimeError("There is nothing to reload: the stack has not started.")
+        self._sink.say("reloading: API and workers start anew")
+        await self._supervisor.replace(self._reloaded)
+        self._state = self._state.model_copy(update={"reloads": self._state.reloads + 1})
+        write_state(self._settings.home, self._state)
+        self._sink.say("reloaded")
 
     def flower_password_hint(self) -> str:
         """Return how to see the password of Flower's user."""

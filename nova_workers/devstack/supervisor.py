@@ -52,6 +52,7 @@ class _Kept:
         self.keeper: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
+        self.replacing = False
 
 
 class Supervisor:
@@ -82,13 +83,25 @@ class Supervisor:
         news = [kept for group in started for kept in group]
         for kept in news:
             kept.keeper = asyncio.create_task(self._keep(kept), name=f"keeper of {kept.spec.name}")
-        everyone = asyncio.create_task(_all_set([kept.ready for kept in news]))
-        try:
-            await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            everyone.cancel()
-        if self._failure.done():
-            raise self._failure.result()
+        await self._all_ready(news)
+
+    async def replace(self, specs: Sequence[ProcessSpec]) -> None:
+        """Stop processes that run, and start them anew at once; return when the new ones serve.
+
+        Args:
+            specs: The processes, as they were given to `start`. One that waits for its restart is left to it.
+
+        Raises:
+            ProcessGaveUp: A process failed too often.
+        """
+        names = {spec.name for spec in specs}
+        chosen = [kept for kept in self._all() if kept.spec.name in names]
+        running = [(kept, kept.child) for kept in chosen if kept.child is not None and kept.child.alive]
+        for kept, _ in running:
+            kept.replacing = True
+            kept.ready.clear()
+        await asyncio.gather(*(child.stop() for _, child in running))
+        await self._all_ready(chosen)
 
     async def failed(self) -> ProcessGaveUp:
         """Wait until a process fails too often, and return the error for the operator."""
@@ -106,6 +119,15 @@ class Supervisor:
             kept.stopping.set()
             if kept.child is not None:
                 kept.child.kill()
+
+    async def _all_ready(self, chosen: Sequence[_Kept]) -> None:
+        everyone = asyncio.create_task(_all_set([kept.ready for kept in chosen]))
+        try:
+            await asyncio.wait({everyone, self._failure}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everyone.cancel()
+        if self._failure.done():
+            raise self._failure.result()
 
     def _all(self) -> list[_Kept]:
         return [kept for group in self._groups for kept in group]
@@ -128,6 +150,9 @@ class Supervisor:
                 what = f"could not be started ({error})"
             if kept.stopping.is_set():
                 return
+            if kept.replacing:
+                kept.replacing, failures = False, 0
+                continue
             failures = 1 if time.monotonic() - began_s > self._policy.healthy_after_s else failures + 1
             if failures >= self._policy.give_up_after:
                 if not kept.spec.optional:

@@ -150,20 +150,42 @@ def _require_imports(wheel: ProjectWheel) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
         done = _list_code(Path(folder))
-        try:
-            problem = json.loads(done.stdout)["problem"]
-        except (ValueError, KeyError):
-            last = done.stderr.strip().splitlines()[-1:] or [""]
-            problem = f"tools/, code/: the process that imports them ended with code {done.returncode}. {last[0]}"
+        problem = problem_of_listing(Path(folder), done.returncode, done.stdout, done.stderr)
         if problem is not None:
-            raise InvalidInput(str(problem).replace(f"{Path(folder).resolve()}/", ""))
+            raise InvalidInput(problem)
+
+
+def listing_command(folder: Path) -> Sequence[str]:
+    """Return the command that imports the tools and the code of a folder; `problem_of_listing` reads what it prints."""
+    return (sys.executable, "-P", "-B", "-m", "nova_workers.sdk.serve", "--list", f"{folder}/")
+
+
+def problem_of_listing(folder: Path, code: int, stdout: str, stderr: str) -> str | None:
+    """Return why a folder's tools and code cannot be used, with the file and its line; None if they can.
+
+    Args:
+        folder: What was imported.
+        code: The exit code of `listing_command`.
+        stdout: What it printed.
+        stderr: What it printed there.
+    """
+    try:
+        problem = json.loads(stdout)["problem"]
+    except (ValueError, KeyError):
+        last = stderr.strip().splitlines()[-1:] or [""]
+        problem = f"tools/, code/: the process that imports them ended with code {code}. {last[0]}"
+    return None if problem is None else str(problem).replace(f"{folder.resolve()}/", "")
 
 
 def _list_code(folder: Path) -> subprocess.CompletedProcess[str]:
-    command: Sequence[str] = (sys.executable, "-P", "-B", "-m", "nova_workers.sdk.serve", "--list", f"{folder}/")
     try:
         return subprocess.run(  # noqa: S603 - our program, and the project of the one who builds it
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_IMPORT_S, check=False
+            listing_command(folder),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise InvalidInput(f"tools/, code/: they were not imported within {_IMPORT_S:g} s.") from error

@@ -17,6 +17,7 @@ import typer
 from nova_workers.base.config import load_settings
 from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.cli.command import open_session
+from nova_workers.cli.projects.building import listing_command, problem_of_listing
 from nova_workers.cli.projects.commands import DirectoryOption, send_project
 from nova_workers.cli.projects.files import AGENTS, PYPROJECT, SKILLS, TRIGGERS, find_root, read_project
 from nova_workers.cli.projects.showing import show_plan
@@ -29,6 +30,8 @@ _EVERY_S: Final = 0.3
 """The time between two looks at the files, each of which is a call of `stat` for a file."""
 _CODE: Final = ("tools", "code")
 """The folders that the fleet imports when it starts."""
+_IMPORT_S: Final = 20.0
+"""What importing them may take: the person who saved a file waits for it."""
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Stamps = Mapping[str, tuple[int, int]]
@@ -42,8 +45,9 @@ def dev(
 ) -> None:
     """Start the fleet on this machine with a project, and apply the project on each change of its files.
 
-    What was changed on this fleet is overwritten by the files; nothing is deleted. A change in `tools/` or
-    `code/` restarts the fleet: turns that run go on after it. Mistakes are shown with file and line. Ctrl-C stops all.
+    What was changed on this fleet is overwritten by the files; nothing is deleted. After a change in `tools/` or
+    `code/`, API and workers start anew: turns that run go on. Code that cannot be imported changes nothing: the fleet
+    keeps what it has. Mistakes are shown with file and line. Ctrl-C stops all.
     """
     root = find_root(directory)
     raise typer.Exit(asyncio.run(_Dev(root, port).run()))
@@ -61,35 +65,73 @@ class _Dev:
         for number in _STOPPING:
             loop.add_signal_handler(number, stop.set)
         while True:
-            tools = tool_stamps(self._root)
-            fleet = await self._start()
-            watching = asyncio.create_task(watch(self._root, self._out, tools))
+            environment = self._environment()
+            fleet = await self._start(environment)
+            following = asyncio.create_task(self._follow(fleet, environment))
             ended, stopped = asyncio.create_task(fleet.wait()), asyncio.create_task(stop.wait())
             try:
-                await asyncio.wait({ended, watching, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({ended, following, stopped}, return_when=asyncio.FIRST_COMPLETED)
                 if ended.done():
                     return ended.result()
-                if not stopped.done() and watching.done():
-                    watching.result()
-                    self._out.note("project: tools changed; the fleet restarts")
+                if not stopped.done():
+                    following.result()
+                    self._out.note("project: its name or its first code is new; the fleet restarts")
             finally:
-                watching.cancel()
+                following.cancel()
                 stopped.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await watching
+                    await following
                 if fleet.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        fleet.send_signal(signal.SIGTERM)
+                    _signal(fleet, signal.SIGTERM)
                     await fleet.wait()
             if stop.is_set():
                 return 0
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         command = [sys.executable, "-m", "nova_workers.devstack"]
         if self._port is not None:
             command += ["--port", str(self._port)]
         # A group of its own: Ctrl-C reaches it once, from here.
-        return await asyncio.create_subprocess_exec(*command, env=self._environment(), process_group=0)
+        return await asyncio.create_subprocess_exec(*command, env=environment, process_group=0)
+
+    async def _follow(self, fleet: asyncio.subprocess.Process, environment: Mapping[str, str]) -> None:
+        """Keep a fleet as the files are. Returns when that needs a fleet with another environment."""
+        code = tool_stamps(self._root)
+        await self._code_imports()
+        while True:
+            await watch(self._root, self._out, code)
+            # An editor may write several files, and one of them in parts.
+            await asyncio.sleep(_EVERY_S)
+            code = tool_stamps(self._root)
+            # Of a project that cannot be read `watch` shows the mistake.
+            with contextlib.suppress(NovaError):
+                if self._environment() != environment:
+                    return
+            if await self._code_imports():
+                await self._reload(fleet)
+
+    async def _code_imports(self) -> bool:
+        """Whether the fleet could use the project's code; else the reason is shown."""
+        if not tool_stamps(self._root):
+            return True
+        problem = await problem_of_code(self._root)
+        if problem is not None:
+            self._out.note(f"project: {problem}", "red")
+        return problem is None
+
+    async def _reload(self, fleet: asyncio.subprocess.Process) -> None:
+        """Let API and workers start anew. Returns when the new ones serve, or the fleet has ended."""
+        reloads: int | None = None
+        while fleet.returncode is None:
+            state = read_state(load_settings().home)
+            # Before it has written where it is, it would take the signal as its end.
+            if state.get("pid") == fleet.pid:
+                if reloads is None:
+                    reloads = state["reloads"]
+                    _signal(fleet, signal.SIGUSR1)
+                elif state["reloads"] != reloads:
+                    return
+            await asyncio.sleep(_EVERY_S)
 
     def _environment(self) -> dict[str, str]:
         if not any((self._root / name).is_dir() for name in _CODE):
@@ -98,6 +140,34 @@ class _Dev:
         own = {"name": read_project(self._root).name, "folder": str(self._root)}
         projects = [each for each in projects if each["name"] != own["name"]]
         return {**os.environ, "NOVA_TOOLS__PROJECTS": json.dumps([*projects, own])}
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+async def problem_of_code(root: Path) -> str | None:
+    """Return why the tools and the code of a project cannot be imported, with file and line; None if they can."""
+    command = (*listing_command(root), "--import-timeout", str(_IMPORT_S))
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        process_group=0,
+    )
+    try:
+        async with asyncio.timeout(2 * _IMPORT_S):
+            out, err = await process.communicate()
+    except TimeoutError:
+        return f"tools/, code/: they were not imported within {_IMPORT_S:g} s."
+    finally:
+        # Code that is imported may have started processes, which hold the pipes.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+    return problem_of_listing(root, process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
 
 
 async def watch(

@@ -186,3 +186,35 @@ async def test_lines_are_whole_also_without_a_final_newline_and_with_odd_bytes()
     await supervisor.stop()
     assert lines.of["app"][:2] == ["one", "two \N{REPLACEMENT CHARACTER}"]
     assert sum(len(line) for line in lines.of["app"][2:-1]) == 40000
+
+
+async def test_processes_are_replaced_without_a_pause_and_without_counting_as_failures() -> None:
+    lines = RecordingSink()
+    supervisor = Supervisor(lines, RestartPolicy(first_delay_s=600.0, give_up_after=1))
+
+    async def ready() -> bool:
+        return len(lines.of.get("app", [])) == len(starts)
+
+    app = program("app", f"print('up', flush=True); {SLEEPS}", ready=ready)
+    starts = [1]
+    await supervisor.start([app], [program("other", SLEEPS)])
+    before = supervisor.pids
+    for _ in range(2):
+        starts.append(1)
+        await supervisor.replace([app])
+    assert supervisor.pids["other"] == before["other"]
+    assert not is_alive(before["app"])
+    assert lines.of["app"] == ["up"] * 3
+    assert lines.said == []
+    await supervisor.stop()
+
+
+async def test_a_process_that_waits_for_its_restart_is_not_waited_for_when_it_is_replaced_and_stopped() -> None:
+    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=600.0))
+    app = program("app", SLEEPS)
+    await supervisor.start([app])
+    os.kill(supervisor.pids["app"], signal.SIGKILL)
+    await until(lambda: supervisor.pids == {}, "its end")
+    await asyncio.wait_for(supervisor.replace([app]), 60)
+    assert supervisor.pids == {}
+    await supervisor.stop()
