@@ -34,8 +34,8 @@ def main() -> int:
 def run_stack(settings: Settings, options: StackOptions | None = None, sink: LineSink | None = None) -> int:
     """Run the stack in the foreground and return the exit code: 0 after a signal, else 1.
 
-    The first signal stops everything in order; a second one kills what is left at once. SIGUSR1 starts API and workers
-    anew, for code of projects that has changed.
+    The first signal stops everything in order; a second one kills what is left at once. SIGUSR1 restarts API and
+    workers, for code of projects that has changed.
 
     Raises:
         AlreadyRunning: Another stack runs on this home; the message says where.

@@ -176,7 +176,7 @@ class Stack:
         """
         if self._state is None:
             raise RuntimeError("There is nothing to reload: the stack has not started.")
-        self._sink.say("reloading: API and workers start anew")
+        self._sink.say("reloading: API and workers restart")
         await self._supervisor.replace(self._reloaded)
         self._state = self._state.model_copy(update={"reloads": self._state.reloads + 1})
         write_state(self._settings.home, self._state)

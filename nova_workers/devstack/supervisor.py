@@ -86,7 +86,7 @@ class Supervisor:
         await self._all_ready(news)
 
     async def replace(self, specs: Sequence[ProcessSpec]) -> None:
-        """Stop processes that run, and start them anew at once; return when the new ones serve.
+        """Restart processes that run, without a pause; return when the new ones serve.
 
         Args:
             specs: The processes, as they were given to `start`. One that waits for its restart is left to it.

@@ -46,7 +46,7 @@ def dev(
     """Start the fleet on this machine with a project, and apply the project on each change of its files.
 
     What was changed on this fleet is overwritten by the files; nothing is deleted. After a change in `tools/` or
-    `code/`, API and workers start anew: turns that run go on. Code that cannot be imported changes nothing: the fleet
+    `code/`, API and workers restart: turns that run go on. Code that cannot be imported changes nothing: the fleet
     keeps what it has. Mistakes are shown with file and line. Ctrl-C stops all.
     """
     root = find_root(directory)
@@ -111,7 +111,7 @@ class _Dev:
                 await self._reload(fleet)
 
     async def _code_imports(self) -> bool:
-        """Whether the fleet could use the project's code; else the reason is shown."""
+        """Return whether the fleet could use the code of the project; if not, show why."""
         if not tool_stamps(self._root):
             return True
         problem = await problem_of_code(self._root)
@@ -120,7 +120,7 @@ class _Dev:
         return problem is None
 
     async def _reload(self, fleet: asyncio.subprocess.Process) -> None:
-        """Let API and workers start anew. Returns when the new ones serve, or the fleet has ended."""
+        """Restart API and workers. Returns when the new ones serve, or the fleet has ended."""
         reloads: int | None = None
         while fleet.returncode is None:
             state = read_state(load_settings().home)

@@ -47,7 +47,7 @@ def _pids(pid: int, *parts: str) -> set[int]:
     return {child for child, line in command_lines(descendants(pid)).items() if any(part in line for part in parts)}
 
 
-async def test_code_that_changes_is_loaded_anew_and_code_with_a_mistake_is_not(folder: Path) -> None:
+async def test_code_that_changes_is_loaded_and_code_with_a_mistake_is_not(folder: Path) -> None:
     root, home, log = folder / "shop", folder / "home", folder / "log"
     make_project(root, "shop")
     tools = root / "tools" / "articles.py"
