@@ -17,7 +17,7 @@ _WITHOUT_EXAMPLE = {
     "Add a delivery channel": "its files are in a package of its own, with an example in docs/delivery.md",
     "Add a dependency.": "tests/contract/test_docs.py compares the files",
 }
-_SUFFIXES = {".py", ".md", ".html"}
+_SUFFIXES = {".py", ".md", ".html", ".yaml"}
 
 
 def _section() -> str:

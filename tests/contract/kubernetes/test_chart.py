@@ -27,7 +27,7 @@ from tests.support.data.charts import (
     refusal,
     rendered,
 )
-from tests.support.data.documents import ROOT
+from tests.support.data.documents import ROOT, blocks
 from tests.support.data.idle_api import idle_api
 
 _VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
@@ -108,6 +108,13 @@ def test_no_setting_that_holds_a_secret_can_be_a_value() -> None:
     names = [*secret_settings(), "NOVA_OPENAI__PROVIDERS__LOCAL__API_KEY", "NOVA_TELEGRAM__BOTS__DESK__TOKEN"]
     assert [name for name in names if validator.is_valid({"settings": {name: "text"}})] == []
     assert validator.is_valid({"settings": {"NOVA_TIMEZONE": "Europe/Oslo"}})
+
+
+def test_the_values_on_the_page_are_values_of_the_chart() -> None:
+    validator = jsonschema_rs.validator_for(_schema())
+    shown = [yaml.safe_load(block.text) for block in blocks("yaml", ROOT / "docs" / "kubernetes.md")]
+    assert len(shown) > 5
+    assert [error.message for values in shown for error in validator.iter_errors(values)] == []
 
 
 @needs_helm
