@@ -61,6 +61,7 @@ def to_submission(
     message: str | Sequence[ContentBlock],
     *,
     tenant_id: str,
+    created_by: str,
     thread_id: str | None,
     request: RequestKey | None,
     max_message_chars: int,
@@ -94,6 +95,7 @@ def to_submission(
             )
     return Submission(
         tenant_id=tenant_id,
+        created_by=created_by,
         content=content_of(message, max_chars=max_message_chars),
         thread_id=thread_id,
         agent_id=agent_id,

@@ -96,7 +96,7 @@ CHANGES: Final[Mapping[str, ChangeRule]] = {
     ),
     "threads": ChangeRule(
         "thread",
-        {"UPDATE OF title, deleted_at": _differs("title", "deleted_at")},
+        {"UPDATE OF title, pinned, archived, deleted_at": _differs("title", "pinned", "archived", "deleted_at")},
         change="CASE WHEN NEW.deleted_at IS NULL THEN 'updated' ELSE 'deleted' END",
         agent="NEW.agent_id",
         thread="NEW.id",

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Identity, Index, text
 from sqlmodel import Field
 
-from nova_workers.base.vocabulary import HeadMove
+from nova_workers.base.vocabulary import HeadMove, RunSource
 
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
@@ -27,6 +27,24 @@ class Thread(Table, table=True):
             "id",
             postgresql_where=text("deleted_at IS NULL"),
         ),
+        # By what began them, and by the key that did. A list without these filters reads none of both.
+        Index(
+            "ix_threads__listed_of_origin",
+            "tenant_id",
+            "origin",
+            "id",
+            postgresql_where=text("deleted_at IS NULL AND NOT ephemeral"),
+        ),
+        Index(
+            "ix_threads__listed_of_creator",
+            "tenant_id",
+            "created_by",
+            "id",
+            postgresql_where=text("created_by IS NOT NULL AND deleted_at IS NULL AND NOT ephemeral"),
+        ),
+        # Few of many.
+        Index("ix_threads__pinned", "tenant_id", "id", postgresql_where=text("pinned AND deleted_at IS NULL")),
+        Index("ix_threads__archived", "tenant_id", "id", postgresql_where=text("archived AND deleted_at IS NULL")),
         Index(
             "uq_threads__tenant_id_label",
             "tenant_id",
@@ -58,6 +76,7 @@ class Thread(Table, table=True):
         Index(
             "ix_threads__forked_from", "forked_from_turn_id", postgresql_where=text("forked_from_turn_id IS NOT NULL")
         ),
+        one_of("origin", RunSource),
         # Several updates per run: space for heap-only tuples spares the indexes.
         {"postgresql_with": {"fillfactor": "70"}},
     )
@@ -78,6 +97,10 @@ class Thread(Table, table=True):
     forked_from_turn_id: str | None = id_ref(null=True)
     orchestration_id: str | None = id_ref(null=True, comment="The orchestration that one of its agents has it for")
     ephemeral: bool = boolean(comment="In no list or search, without a title, purged a day after its last use")
+    origin: str = string(default="api", comment="What began it")
+    created_by: str | None = id_ref(null=True, comment="The API key whose request began it; null for other origins")
+    pinned: bool = boolean(comment="Lists for people have it first")
+    archived: bool = boolean(comment="Put away: lists for people leave it out")
     imported_at: datetime | None = time(null=True, comment="When its first turns were imported from elsewhere")
     meta: dict[str, Any] = json(default="'{}'")
     created_at: datetime = time(now=True)

@@ -136,7 +136,7 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
         ("id",),
         marks=(("deleted_at", "deleted"),),
         bookkeeping=_CHANGED_AT,
-        operations="UPDATE OF title, label, meta, deleted_at",
+        operations="UPDATE OF title, label, meta, pinned, archived, deleted_at",
     ),
     "triggers": AuditRule(
         "trigger",

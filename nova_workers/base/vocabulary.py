@@ -80,7 +80,8 @@ LiveQueue = Literal[RunQueue, "effects"]
 Queue = Literal[LiveQueue, "system"]
 """The queues of the broker."""
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
-"""What a run was submitted by."""
+"""What a run was submitted by, and what a thread was begun by. Of inbound channels, which are clients of the API, runs
+have ``api``."""
 RunSort = Literal["created", "cost", "tokens", "duration", "queue_time"]
 """What a list of runs is sorted by."""
 SortOrder = Literal["desc", "asc"]

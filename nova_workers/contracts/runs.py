@@ -146,6 +146,8 @@ class Submission:
     options: RunOptions | None = None
     """What this run has beside its agent's configuration."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    created_by: str | None = None
+    """The API key of the request, which is the creator of a new thread."""
     parent_run_id: str | None = None
     priority: int = 0
     """If the fleet is busy, the tenant's runs of higher priority start first."""

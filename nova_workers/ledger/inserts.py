@@ -143,7 +143,15 @@ def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
 
 
 def insert_threads(
-    rows: str, /, *, id: str, agent_id: str, orchestration_id: str = "NULL", ephemeral: str = "false"
+    rows: str,
+    /,
+    *,
+    id: str,
+    agent_id: str,
+    origin: str,
+    created_by: str = "NULL",
+    orchestration_id: str = "NULL",
+    ephemeral: str = "false",
 ) -> str:
     """Return a statement that inserts a thread for each row of `rows`, together with its first run.
 
@@ -154,6 +162,8 @@ def insert_threads(
         "tenant_id": "tenant_id",
         "agent_id": agent_id,
         "next_seq": "2",
+        "origin": origin,
+        "created_by": created_by,
         "orchestration_id": orchestration_id,
         "ephemeral": ephemeral,
     }

@@ -154,3 +154,25 @@ async def test_an_index_that_a_crash_left_invalid_is_made_again(database_url: st
     await connection.close()
     await migrate.upgrade(empty_url)
     assert await _schema(empty_url) == await _schema(database_url)
+
+
+async def test_threads_of_earlier_releases_get_what_began_them(empty_url: str) -> None:
+    await migrate.upgrade(empty_url, "0077")
+    connection = await asyncpg.connect(empty_url)
+    await connection.execute("""
+INSERT INTO tenants (id, name) VALUES ('ten_1', 'One');
+INSERT INTO threads (id, tenant_id, agent_id, meta)
+VALUES ('thr_empty', 'ten_1', 'nova', '{}'),
+       ('thr_sent', 'ten_1', 'nova', '{}'),
+       ('thr_fired', 'ten_1', 'nova', '{}'),
+       ('thr_mail', 'ten_1', 'nova', '{"channel": "mail"}');
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, source)
+VALUES ('run_1', 'ten_1', 'thr_sent', 'nova', 1, '[]', 'api'),
+       ('run_2', 'ten_1', 'thr_sent', 'nova', 2, '[]', 'trigger'),
+       ('run_3', 'ten_1', 'thr_fired', 'nova', 1, '[]', 'trigger'),
+       ('run_4', 'ten_1', 'thr_mail', 'nova', 1, '[]', 'api');
+""")
+    await migrate.upgrade(empty_url, "0078")
+    origins = dict(await connection.fetch("SELECT id, origin FROM threads"))
+    await connection.close()
+    assert origins == {"thr_empty": "api", "thr_sent": "api", "thr_fired": "trigger", "thr_mail": "channel"}

@@ -32,7 +32,8 @@ from nova_workers.domain.notes import rules as notes
 from nova_workers.domain.notes.sql import list_notes
 from nova_workers.domain.skills import sql as skills
 from nova_workers.domain.threads.sql import lineage
-from nova_workers.domain.threads.sql.records import get_thread, list_threads
+from nova_workers.domain.threads.sql.lists import ThreadFilter, list_threads
+from nova_workers.domain.threads.sql.records import get_thread
 
 from .protocol import Context, paging
 from .runs import Runs, runs_of
@@ -157,7 +158,7 @@ async def _list(runs: Runs, kind: Kind, before: str | None, limit: int) -> list[
     tenant_id = runs.caller.tenant_id
     async with runs.state.services.database.connection() as connection:
         if kind == "threads":
-            threads = await list_threads(connection, tenant_id, before=before, limit=limit)
+            threads = await list_threads(connection, tenant_id, ThreadFilter(), before=before, limit=limit)
             return [
                 _resource(kind, thread.id, thread.title or thread.opening or thread.id, f"With {thread.agent_id}.")
                 for thread in threads

@@ -119,7 +119,7 @@ class Submitting(DoorRequest):
         Raises:
             InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
         """
-        services, tenant_id = self.state.services, self.caller.tenant_id
+        services, tenant_id, creator = self.state.services, self.caller.tenant_id, self.caller.key_id
         scaled = await scaled_messages(messages)
 
         def check() -> list[ImportedTurn]:
@@ -130,7 +130,9 @@ class Submitting(DoorRequest):
         turns = await asyncio.to_thread(check) if messages else []
 
         async def make(connection: Connection) -> str:
-            thread = await create_thread(connection, tenant_id, agent_id, label=label, ephemeral=ephemeral)
+            thread = await create_thread(
+                connection, tenant_id, agent_id, label=label, ephemeral=ephemeral, created_by=creator
+            )
             if turns:
                 await import_turns(connection, tenant_id, thread.id, thread.agent_id, turns, embed=False)
             return thread.id
@@ -147,7 +149,8 @@ class Submitting(DoorRequest):
 
     def after(self, run_id: str, *, label: str | None = None) -> MakeThread:
         """Return the maker of the thread in which a message continues a run, as `thread_after`."""
-        return lambda connection: thread_after(connection, self.caller.tenant_id, run_id, label=label)
+        tenant_id, creator = self.caller.tenant_id, self.caller.key_id
+        return lambda connection: thread_after(connection, tenant_id, run_id, label=label, created_by=creator)
 
     def with_state(self, make_thread: MakeThread, offered: ThreadStateReplace) -> MakeThread:
         """Return a maker that also takes the state document that a client has, as `offer_state`.

@@ -12,11 +12,11 @@ from nova_workers.domain.threads.sql.items import (
     load_turn_contents,
 )
 from nova_workers.domain.threads.sql.lineage import TurnPlace, list_turn_places, list_turn_places_upwards
+from nova_workers.domain.threads.sql.lists import ThreadFilter, list_threads
 from nova_workers.domain.threads.sql.records import (
     create_thread,
     fork_thread,
     get_thread,
-    list_threads,
     merge_thread_metadata,
     readdress_thread,
 )
@@ -52,7 +52,14 @@ class Threads(DoorRequest):
             Conflict: Another thread has the label.
         """
         async with self.state.services.database.connection() as connection:
-            return await create_thread(connection, self.caller.tenant_id, agent_id, label=label, metadata=metadata)
+            return await create_thread(
+                connection,
+                self.caller.tenant_id,
+                agent_id,
+                label=label,
+                metadata=metadata,
+                created_by=self.caller.key_id,
+            )
 
     async def readdress(self, thread_id: str, agent_id: str) -> ThreadView | None:
         """Make a conversation that has no run yet that of another agent. None if it has one, or there is no such agent.
@@ -81,7 +88,9 @@ class Threads(DoorRequest):
             Conflict: It has no finished turn, or another thread has the label.
         """
         async with self.state.services.database.connection() as connection:
-            return await fork_thread(connection, self.caller.tenant_id, thread_id, label=label)
+            return await fork_thread(
+                connection, self.caller.tenant_id, thread_id, label=label, created_by=self.caller.key_id
+            )
 
     async def thread(self, thread_id: str) -> ThreadView:
         """Return a conversation.
@@ -96,12 +105,13 @@ class Threads(DoorRequest):
     async def threads(self, *, agent_id: str | None, before: str | None, limit: int) -> list[ThreadView]:
         """Return conversations, newest first, from before the thread `before`: of one agent, or of all."""
         async with self.state.services.database.connection() as connection:
-            return await list_threads(connection, self.caller.tenant_id, agent_id=agent_id, before=before, limit=limit)
+            which = ThreadFilter(agent_id=agent_id)
+            return await list_threads(connection, self.caller.tenant_id, which, before=before, limit=limit)
 
     async def labelled_thread(self, label: str) -> ThreadView | None:
         """Return the thread with a label: a protocol's own name of a conversation is one."""
         async with self.state.services.database.connection() as connection:
-            found = await list_threads(connection, self.caller.tenant_id, label=label, limit=1)
+            found = await list_threads(connection, self.caller.tenant_id, ThreadFilter(label=label), limit=1)
         return found[0] if found else None
 
     async def runs_of_thread(self, thread_id: str, *, limit: int) -> list[RunView]:

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import StringConstraints
 
+from nova_workers.base.vocabulary import RunSource
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
@@ -23,17 +24,18 @@ from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.idempotency.sql import name_made, once
 from nova_workers.domain.runs.sql import reads as run_reads
 from nova_workers.domain.threads.rules.past import turns_of
-from nova_workers.domain.threads.sql import lineage
+from nova_workers.domain.threads.sql import lineage, lists
 from nova_workers.domain.threads.sql import records as ledger
 from nova_workers.domain.threads.sql.forks import read_fork_tree
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
+from nova_workers.domain.threads.sql.lists import ThreadFilter
 from nova_workers.ledger.database import Connection
 
 from ...auth import RunsCaller, RunsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
-from ...params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
+from ...params import AgentIdQuery, Flag, MediaQuery, ThreadIdPath, TurnIdPath
 from ...repeats import RepeatableRequest
 from ...state import State
 from .past_messages import checked_messages, scaled_messages
@@ -66,6 +68,16 @@ ForkedFromQuery = Annotated[
     Query(description="Only forks of this thread."),
 ]
 
+MYSELF = "me"
+"""Names the key of the request as the creator of threads."""
+OriginQuery = Annotated[RunSource | None, Query(description="Only those that this began.")]
+CreatorQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
+    Query(description="Only those that this API key created; `me` is the key of the request."),
+]
+PinnedQuery = Annotated[Flag | None, Query(description="Only those that are pinned; false, only the others.")]
+ArchivedQuery = Annotated[Flag | None, Query(description="Only those that are archived; false, only the others.")]
+
 
 @creation.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, repeats: RepeatableRequest) -> ThreadView:
@@ -93,6 +105,7 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, re
             label=body.label,
             metadata=body.metadata,
             ephemeral=body.ephemeral,
+            created_by=caller.key_id,
         )
 
     if key is None and not turns:
@@ -129,21 +142,26 @@ async def list_threads(
     agent_id: AgentIdQuery = None,
     label: LabelQuery = None,
     forked_from: ForkedFromQuery = None,
+    origin: OriginQuery = None,
+    created_by: CreatorQuery = None,
+    pinned: PinnedQuery = None,
+    archived: ArchivedQuery = None,
     paging: PageQuery,
 ) -> Page[ThreadView]:
     """List threads, newest first."""
-    listing = paging.of(caller.tenant_id, "threads", str, agent_id, label, forked_from)
+    which = ThreadFilter(
+        agent_id=agent_id,
+        label=label,
+        forked_from=forked_from,
+        origin=origin,
+        created_by=caller.key_id if created_by == MYSELF else created_by,
+        pinned=pinned,
+        archived=archived,
+    )
+    listing = paging.of(caller.tenant_id, "threads", str, *which.given().items())
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
-        rows = await ledger.list_threads(
-            connection,
-            caller.tenant_id,
-            agent_id=agent_id,
-            label=label,
-            forked_from=forked_from,
-            before=listing.key,
-            limit=listing.rows,
-        )
+        rows = await lists.list_threads(connection, caller.tenant_id, which, before=listing.key, limit=listing.rows)
     return listing.page(rows, lambda thread: thread.id)
 
 
@@ -178,7 +196,13 @@ async def fork_thread(
 
     async def fork(transaction: Connection) -> ThreadView:
         made = await ledger.fork_thread(
-            transaction, tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
+            transaction,
+            tenant_id,
+            thread_id,
+            turn_id=body.turn_id,
+            title=body.title,
+            label=body.label,
+            created_by=caller.key_id,
         )
         await name_made(transaction, tenant_id, key, made.id)
         return made

@@ -17,8 +17,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    # A later migration may make a table that is audited, and its trigger.
-    present = set(sa.inspect(op.get_bind()).get_table_names())
+    # A later migration may make a table that is audited, and its trigger; that of threads names columns of a later one.
+    present = set(sa.inspect(op.get_bind()).get_table_names()) - {"threads"}
     # Each statement commits by itself: together they would hold up the writes of the previous release on every table.
     with op.get_context().autocommit_block():
         for statement in audit(present):

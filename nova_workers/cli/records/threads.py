@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.base.vocabulary import RunSource
 from nova_workers.cli.command import Session, build, changes, given, remote
 from nova_workers.cli.records import states
-from nova_workers.cli.resources import Filter, deletion, group, listing
+from nova_workers.cli.resources import Argument, Filter, action, deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, short, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.client import iterate
@@ -44,10 +45,18 @@ def _facts(thread: ThreadView) -> Facts:
         ("forked from", origin),
         ("orchestration", thread.orchestration_id),
         ("ephemeral", "yes" if thread.ephemeral else None),
+        ("origin", thread.origin),
+        ("created by", thread.created_by),
+        ("pinned", "yes" if thread.pinned else None),
+        ("archived", "yes" if thread.archived else None),
         ("imported", thread.imported_at),
         ("metadata", json.dumps(thread.metadata) if thread.metadata else None),
         ("created", thread.created_at),
     )
+
+
+def _by_this_key(given: bool | None) -> str | None:
+    return "me" if given else None
 
 
 listing(
@@ -65,6 +74,10 @@ listing(
     ),
     agent=Filter("Only those of this agent.", sent_as="agent_id"),
     label=Filter("Only the one with this label."),
+    origin=Filter("Only those that this began.", RunSource),
+    mine=Filter("Only those that your API key created.", bool, sent_as="created_by", callback=_by_this_key),
+    pinned=Filter("Only these. Default: both.", bool, names=("--pinned/--not-pinned",)),
+    archived=Filter("Only these. Default: both.", bool, names=("--archived/--not-archived",)),
 )
 
 
@@ -134,6 +147,42 @@ async def rename(
     """Change a thread's title or label."""
     change = build(ThreadPatch, changes("a title, or --label", title=title, label=label))
     session.out.record(await session.client.threads.patch(thread, change), _facts)
+
+
+_THREAD = Argument("thread", ThreadArgument)
+
+action(
+    app,
+    "pin",
+    "Pin a thread: the console lists it first.",
+    _THREAD,
+    lambda nova, thread: nova.threads.patch(thread, ThreadPatch(pinned=True)),
+    _facts,
+)
+action(
+    app,
+    "unpin",
+    "Unpin a thread.",
+    _THREAD,
+    lambda nova, thread: nova.threads.patch(thread, ThreadPatch(pinned=False)),
+    _facts,
+)
+action(
+    app,
+    "archive",
+    "Archive a thread: the console lists it apart. It still takes messages.",
+    _THREAD,
+    lambda nova, thread: nova.threads.patch(thread, ThreadPatch(archived=True)),
+    _facts,
+)
+action(
+    app,
+    "unarchive",
+    "Take a thread out of the archive.",
+    _THREAD,
+    lambda nova, thread: nova.threads.patch(thread, ThreadPatch(archived=False)),
+    _facts,
+)
 
 
 @remote(app, "import")

@@ -1,6 +1,7 @@
 # Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """The calls of ``/v1/threads`` that are one request each."""
 
+from nova_workers.base.vocabulary import RunSource
 from nova_workers.client.headers import idempotency
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
@@ -29,6 +30,10 @@ class ThreadCalls:
         agent_id: str | None = None,
         label: str | None = None,
         forked_from: str | None = None,
+        origin: RunSource | None = None,
+        created_by: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[ThreadView]:
@@ -37,7 +42,17 @@ class ThreadCalls:
             Page[ThreadView],
             "GET",
             "/v1/threads",
-            params={"agent_id": agent_id, "label": label, "forked_from": forked_from, "limit": limit, "cursor": cursor},
+            params={
+                "agent_id": agent_id,
+                "label": label,
+                "forked_from": forked_from,
+                "origin": origin,
+                "created_by": created_by,
+                "pinned": pinned,
+                "archived": archived,
+                "limit": limit,
+                "cursor": cursor,
+            },
         )
 
     async def get(self, thread_id: str) -> ThreadView:

@@ -9,7 +9,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.base.errors import EngineErrorKind
-from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunSource, RunStatus, StopReason
+from nova_workers.base.vocabulary import (
+    OnBusy,
+    OpenRunStatus,
+    RetryRefusal,
+    RunQueue,
+    RunSource,
+    RunStatus,
+    StopReason,
+)
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Page, Problem, View
@@ -201,6 +209,8 @@ class ThreadCreate(Body):
     title=FREE,
     label=FREE,
     metadata=FREE,
+    pinned=FREE,
+    archived=FREE,
 )
 class ThreadPatch(Body):
     """Fields to change; omitted fields stay unchanged."""
@@ -208,6 +218,10 @@ class ThreadPatch(Body):
     title: Name | None = None
     label: Name | None = None
     metadata: Metadata | None = None
+    pinned: StrictBool = False
+    """Whether lists for people have it first."""
+    archived: StrictBool = False
+    """Whether lists for people leave it out. It still takes messages, which leave it archived."""
 
 
 @authored(
@@ -244,6 +258,15 @@ class ThreadView(View):
     """The orchestration that one of its agents has it for."""
     ephemeral: bool = False
     """Whether it is in no list or search, gets no title, and is purged 24 hours after its last use."""
+    origin: RunSource = "api"
+    """What began it. `channel`: an inbound channel, which its `metadata` names; `api`: another request, also for a
+    fork."""
+    created_by: str | None = None
+    """The API key whose request began it. Null if none did, and for threads that older releases made."""
+    pinned: bool = False
+    """Whether lists for people have it first."""
+    archived: bool = False
+    """Whether lists for people leave it out."""
     imported_at: datetime | None = None
     """When it was imported with its first messages; null for a thread that began here."""
     metadata: dict[str, Any]

@@ -354,10 +354,16 @@ def test_a_failure_is_reported_in_one_line(nova: Nova, arguments: tuple[str, ...
     assert "Traceback" not in done.err
 
 
-def test_threads_are_renamed_forked_and_deleted(nova: Nova) -> None:
+def test_threads_are_renamed_marked_forked_and_deleted(nova: Nova) -> None:
     thread = nova.good("send", "hi", "--wait", "--json").json["thread_id"]
     assert nova.good("threads", "rename", thread, "Tea", "--label", "tea", "--json").json["title"] == "Tea"
     assert nova.good("threads", "list", "--label", "tea", "--json").json["items"][0]["id"] == thread
+    for mark, filters in (("pin", ("--pinned",)), ("archive", ("--archived", "--mine"))):
+        nova.good("threads", mark, thread)
+        marked = nova.good("threads", "list", *filters, "--json").json["items"]
+        assert [each["id"] for each in marked] == [thread]
+        nova.good("threads", f"un{mark}", thread)
+        assert nova.good("threads", "list", *filters, "--json").json["items"] == []
     fork = nova.good("threads", "fork", thread, "--title", "Coffee", "--json").json
     assert fork["forked_from_thread_id"] == thread
     shown = nova.good("threads", "show", fork["id"], "--json").json

@@ -108,7 +108,8 @@ KEPT: Final = (
         "x.id",
         agent="x.agent_id",
         thread="x.id",
-        omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id"}),
+        # Keys are in no archive.
+        omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id", "created_by"}),
     ),
     KeptTable("thread_states", "x.thread_id", join=_OF_THREAD, agent="h.agent_id", thread="h.id"),
     KeptTable(

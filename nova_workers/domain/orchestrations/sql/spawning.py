@@ -39,6 +39,7 @@ thread AS (
         "agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL",
         id=":thread_id",
         agent_id="id",
+        origin=":source",
         orchestration_id=":orchestration_id",
     )
 }

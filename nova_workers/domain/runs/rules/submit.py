@@ -199,7 +199,9 @@ class Submitter:
         return Gone(text, kind="agent", id=submission.agent_id)
 
 
-async def thread_after(connection: Connection, tenant_id: str, run_id: str, *, label: str | None = None) -> str:
+async def thread_after(
+    connection: Connection, tenant_id: str, run_id: str, *, label: str | None = None, created_by: str | None = None
+) -> str:
     """Return the thread in which a message continues a run: the run's own, or a fork of it if other messages followed.
 
     The lock keeps other messages from following the run until this one does. A fork is made by the same transaction as
@@ -208,6 +210,7 @@ async def thread_after(connection: Connection, tenant_id: str, run_id: str, *, l
     Args:
         connection: In the transaction that inserts the message's run.
         label: Of a fork that is made in any case.
+        created_by: Of a fork: the API key of the request.
 
     Raises:
         NotFound: There is no such run.
@@ -226,7 +229,8 @@ async def thread_after(connection: Connection, tenant_id: str, run_id: str, *, l
     busy = await ledger.lock_thread(connection, tenant_id, thread_id)
     if label is None and busy is None and await ledger.find_head(connection, tenant_id, thread_id) == turn_id:
         return thread_id
-    return (await fork_thread(connection, tenant_id, thread_id, turn_id=turn_id, label=label)).id
+    fork = await fork_thread(connection, tenant_id, thread_id, turn_id=turn_id, label=label, created_by=created_by)
+    return fork.id
 
 
 def _follow(tx: UnitOfWork, accepted: Accepted) -> None:

@@ -18,6 +18,12 @@ from nova_workers.ledger.stored import read_stored
 
 _START = "COALESCE(:start_at::timestamptz, now() + :collect_ms * interval '1 millisecond')"
 
+# A run of an inbound channel is a request of that channel's program.
+_ORIGIN = "CASE WHEN :source = 'api' AND :metadata::jsonb ? 'channel' THEN 'channel' ELSE :source END"
+
+_THREAD = insert_threads(
+    "agent", id=":thread_id", agent_id="id", origin=_ORIGIN, created_by=":created_by", ephemeral=":ephemeral"
+)
 _RUN = insert_runs(
     "thread",
     id=":run_id",
@@ -62,7 +68,7 @@ _INSERT_RUN_ON_NEW_THREAD = f"""
 WITH agent AS (
     SELECT id, tenant_id FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL
 ), thread AS (
-    {insert_threads("agent", id=":thread_id", agent_id="id", ephemeral=":ephemeral")}
+    {_THREAD}
     RETURNING id, tenant_id, agent_id, 1 AS seq
 )
 {_RUN}
@@ -136,6 +142,7 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
         **_values(submission, run_id),
         thread_id=new_id("thr"),
         agent_id=submission.agent_id,
+        created_by=submission.created_by,
         ephemeral=submission.ephemeral,
         front=False,
     )

@@ -25,8 +25,8 @@ UPDATE threads SET task_id = NULL, label = CASE WHEN label = :label THEN NULL EL
 
 # Inserts nothing if another thread has the label, since users choose labels freely.
 _MAKE = """
-INSERT INTO threads (id, tenant_id, agent_id, title, label, task_id)
-SELECT :thread_id, a.tenant_id, a.id, :title, :label, :task_id
+INSERT INTO threads (id, tenant_id, agent_id, title, label, task_id, origin)
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :task_id, 'task'
   FROM agents a
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
 ON CONFLICT DO NOTHING

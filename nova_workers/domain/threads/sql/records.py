@@ -1,4 +1,4 @@
-"""Creates, lists, changes, deletes and forks threads."""
+"""Creates, changes, deletes and forks threads."""
 
 from __future__ import annotations
 
@@ -29,54 +29,24 @@ CASE WHEN t.title IS NULL AND t.imported_at IS NULL
 """The beginning of the first message of a thread ``t`` without a title, of its first run or of its first imported turn.
 To read it Postgres unpacks the message, which may have megabytes."""
 
-_COLUMNS = f"""
+THREAD_COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.orchestration_id, t.ephemeral, t.imported_at, t.meta AS metadata, t.created_at, t.updated_at,
+t.forked_from_turn_id, t.orchestration_id, t.ephemeral, t.origin, t.created_by, t.pinned, t.archived, t.imported_at,
+t.meta AS metadata, t.created_at, t.updated_at,
 {OPENING} AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
 _CREATE = f"""
-INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta, ephemeral)
-SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata, :ephemeral
+INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta, ephemeral, origin, created_by)
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata, :ephemeral,
+       CASE WHEN :metadata::jsonb ? 'channel' THEN 'channel' ELSE 'api' END, :created_by
   FROM agents a
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
-RETURNING {_COLUMNS}
+RETURNING {THREAD_COLUMNS}
 """
 
-_GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
-
-# One statement per set of filters, so that each is planned for the index that fits it.
-_LIST = f"""
-SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND t.ephemeral = false
-   AND (:before::text IS NULL OR t.id < :before)
- ORDER BY t.id DESC
- LIMIT :limit
-"""
-_LIST_OF_AGENT = f"""
-SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL AND t.ephemeral = false
-   AND (:before::text IS NULL OR t.id < :before)
- ORDER BY t.id DESC
- LIMIT :limit
-"""
-_LIST_OF_FORKS = f"""
-SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.forked_from_thread_id = :forked_from AND t.deleted_at IS NULL
-   AND t.ephemeral = false AND (:before::text IS NULL OR t.id < :before)
-   AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
-   AND (:label::text IS NULL OR t.label = :label)
- ORDER BY t.id DESC
- LIMIT :limit
-"""
-_LIST_OF_LABEL = f"""
-SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL AND t.ephemeral = false
-   AND (:before::text IS NULL OR t.id < :before)
-   AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
- LIMIT :limit
-"""
+_GET = f"SELECT {THREAD_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
 
 # Sets only the columns that `changed` names.
 _PATCH = f"""
@@ -84,16 +54,18 @@ UPDATE threads t
    SET title = CASE WHEN 'title' = ANY(:changed::text[]) THEN :title ELSE t.title END,
        label = CASE WHEN 'label' = ANY(:changed::text[]) THEN :label ELSE t.label END,
        meta = CASE WHEN 'metadata' = ANY(:changed::text[]) THEN :metadata ELSE t.meta END,
+       pinned = CASE WHEN 'pinned' = ANY(:changed::text[]) THEN :pinned ELSE t.pinned END,
+       archived = CASE WHEN 'archived' = ANY(:changed::text[]) THEN :archived ELSE t.archived END,
        updated_at = now()
  WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
-RETURNING {_COLUMNS}
+RETURNING {THREAD_COLUMNS}
 """
 
 # One statement, so that two clients that set different keys at once both find theirs.
 _MERGE_METADATA = f"""
 UPDATE threads t SET meta = t.meta || :metadata, updated_at = now()
  WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
-RETURNING {_COLUMNS}
+RETURNING {THREAD_COLUMNS}
 """
 
 # Only of a thread that has and had no run: a submit raises next_seq in the statement that locks the thread's row, so
@@ -104,7 +76,7 @@ UPDATE threads t SET agent_id = a.id, updated_at = now()
  WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
    AND t.next_seq = 1 AND t.head_turn_id IS NULL AND t.orchestration_id IS NULL
    AND a.tenant_id = t.tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
-RETURNING {_COLUMNS}
+RETURNING {THREAD_COLUMNS}
 """
 
 _DELETE = """
@@ -132,11 +104,11 @@ WITH RECURSIVE source AS (
      WHERE EXISTS (SELECT 1 FROM line WHERE kept)
 ), made AS (
     INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, head_turn_id, turn_count,
-                              forked_from_thread_id, forked_from_turn_id, ephemeral)
+                              forked_from_thread_id, forked_from_turn_id, ephemeral, created_by)
     SELECT :new_thread_id, :tenant_id, f.agent_id, :title, :label, f.turn_id, f.turn_count, f.thread_id, f.turn_id,
-           f.ephemeral
+           f.ephemeral, :created_by
       FROM fork f
-    RETURNING {_COLUMNS}
+    RETURNING {THREAD_COLUMNS}
 ), moved AS (
     INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move)
     SELECT :tenant_id, m.id, m.head_turn_id, 'fork' FROM made m
@@ -158,8 +130,12 @@ async def create_thread(
     label: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     ephemeral: bool = False,
+    created_by: str | None = None,
 ) -> ThreadView:
-    """Make an empty thread.
+    """Make an empty thread: of an inbound channel, if its metadata names one.
+
+    Args:
+        created_by: The API key of the request.
 
     Raises:
         NotFound: There is no such agent.
@@ -176,13 +152,14 @@ async def create_thread(
             label=label,
             metadata=dict(metadata or {}),
             ephemeral=ephemeral,
+            created_by=created_by,
         )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
     if row is None:
         await refuse_former_id(connection, tenant_id, agent_id)
         raise missing("agent", agent_id, field="agent_id")
-    return _view(row)
+    return view_of_thread(row)
 
 
 async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> ThreadView:
@@ -195,51 +172,13 @@ async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> 
     row = existing(await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id), "thread", thread_id)
     if row["deleted_at"] is not None:
         raise deleted("thread", thread_id)
-    return _view(row)
-
-
-async def list_threads(
-    connection: Connection,
-    tenant_id: str,
-    *,
-    agent_id: str | None = None,
-    label: str | None = None,
-    forked_from: str | None = None,
-    before: str | None = None,
-    limit: int,
-) -> list[ThreadView]:
-    """Return threads that are neither deleted nor ephemeral, newest first, from before the thread `before`.
-
-    Args:
-        forked_from: Only forks of this thread.
-    """
-    if forked_from is not None:
-        rows = await connection.fetch(
-            _LIST_OF_FORKS,
-            tenant_id=tenant_id,
-            forked_from=forked_from,
-            before=before,
-            limit=limit,
-            label=label,
-            agent_id=agent_id,
-        )
-    elif label is not None:
-        rows = await connection.fetch(
-            _LIST_OF_LABEL, tenant_id=tenant_id, before=before, limit=limit, label=label, agent_id=agent_id
-        )
-    elif agent_id is not None:
-        rows = await connection.fetch(
-            _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
-        )
-    else:
-        rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
-    return [_view(row) for row in rows]
+    return view_of_thread(row)
 
 
 async def patch_thread(
     connection: Connection, tenant_id: str, thread_id: str, changes: Mapping[str, Any]
 ) -> ThreadView:
-    """Set those of ``title``, ``label`` and ``metadata`` that `changes` has; None clears.
+    """Set those of the fields of `ThreadPatch` that `changes` has; None clears.
 
     Raises:
         NotFound: There is no such thread.
@@ -255,10 +194,12 @@ async def patch_thread(
             title=changes.get("title"),
             label=changes.get("label"),
             metadata=changes.get("metadata") or {},
+            pinned=changes.get("pinned"),
+            archived=changes.get("archived"),
         )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(changes.get("label")) from error
-    return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
+    return await get_thread(connection, tenant_id, thread_id) if row is None else view_of_thread(row)
 
 
 async def merge_thread_metadata(
@@ -271,13 +212,13 @@ async def merge_thread_metadata(
         Gone: It was deleted.
     """
     row = await connection.fetchrow(_MERGE_METADATA, tenant_id=tenant_id, thread_id=thread_id, metadata=dict(metadata))
-    return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
+    return await get_thread(connection, tenant_id, thread_id) if row is None else view_of_thread(row)
 
 
 async def readdress_thread(connection: Connection, tenant_id: str, thread_id: str, agent_id: str) -> ThreadView | None:
     """Make a thread without a run that of another agent. None if it has one by now, or if there is no such agent."""
     row = await connection.fetchrow(_READDRESS, tenant_id=tenant_id, thread_id=thread_id, agent_id=agent_id)
-    return None if row is None else _view(row)
+    return None if row is None else view_of_thread(row)
 
 
 async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
@@ -310,6 +251,7 @@ async def fork_thread(
     turn_id: str | None = None,
     title: str | None = None,
     label: str | None = None,
+    created_by: str | None = None,
 ) -> ThreadView:
     """Insert a thread that continues from a finished turn of this one, or from its head. No turn is copied.
 
@@ -329,11 +271,12 @@ async def fork_thread(
             new_thread_id=new_id("thr"),
             title=title,
             label=label,
+            created_by=created_by,
         )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
     if row is not None:
-        return _view(row)
+        return view_of_thread(row)
     await get_thread(connection, tenant_id, thread_id)
     if turn_id is None:
         raise Conflict(f"Thread {thread_id!r} has no finished turn to fork at.", thread_id=thread_id)
@@ -350,5 +293,6 @@ def _label_taken(label: object) -> Conflict:
     return Conflict(f"Another thread has the label {label!r}; labels are unique in a tenant.", field="label")
 
 
-def _view(row: Row) -> ThreadView:
+def view_of_thread(row: Row) -> ThreadView:
+    """Return a thread of `THREAD_COLUMNS`."""
     return ThreadView(**row, waiting_for=describe_waits(row["awaits"]) or None)

@@ -79,7 +79,7 @@ WITH given AS (
       FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
      WHERE g.thread_id IS NOT NULL
 ), made AS (
-    {insert_threads("firing WHERE new_thread", id="thread_id", agent_id="agent_id")}
+    {insert_threads("firing WHERE new_thread", id="thread_id", agent_id="agent_id", origin="'trigger'")}
 ), lines AS (
     UPDATE threads t
        SET next_seq = t.next_seq + f.runs, updated_at = now()

@@ -144,7 +144,7 @@ WITH asked AS (
        AND r.cancel_requested_at IS NULL
        FOR UPDATE OF r, w
 ), thread AS (
-    {insert_threads("asked", id=":thread_id", agent_id="agent_id")}
+    {insert_threads("asked", id=":thread_id", agent_id="agent_id", origin="'agent'")}
 ), child AS (
     {_CHILD}
 ), moved AS (

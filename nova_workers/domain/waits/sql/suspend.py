@@ -79,7 +79,7 @@ WITH thread AS (
 ), asked AS (
     SELECT * FROM wanted WHERE child_thread_id IS NOT NULL
 ), children_threads AS (
-    {insert_threads("asked", id="child_thread_id", agent_id="child_agent_id")}
+    {insert_threads("asked", id="child_thread_id", agent_id="child_agent_id", origin="'agent'")}
 ), children AS (
     {_CHILDREN}
 ), turn AS (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from nova_workers.base.vocabulary import FinishStatus
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.wire import ThreadCreate, ThreadPatch
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
@@ -101,3 +103,59 @@ async def test_filters_of_runs_have_an_index(api: Api, database: Database, query
         f"EXPLAIN SELECT id FROM runs WHERE tenant_id = :tenant_id AND {query}", tenant_id=api.tenant.id
     )
     assert any(index in line[0] for line in plan), [line[0] for line in plan]
+
+
+async def test_threads_are_listed_by_what_began_them_and_by_their_creator(api: Api, database: Database) -> None:
+    made = await api.thread()
+    sent = (await api.http.post("/v1/runs", json={"message": "hello"})).json()["thread_id"]
+    channel = await api.thread(metadata={"channel": "telegram", "to": "1"})
+    first = {"message": "hello", "metadata": {"channel": "mail"}}
+    channel_sent = (await api.http.post("/v1/runs", json=first)).json()["thread_id"]
+    others_key = (await api.http.post("/v1/keys", json={"name": "other", "scopes": ["runs"]})).json()
+    fired = await api.thread()
+    await database.execute(
+        "UPDATE threads SET origin = 'trigger', created_by = NULL WHERE id = :thread_id", thread_id=fired
+    )
+    async with NovaClient(api.url, api.tenant.key) as nova, NovaClient(api.url, others_key["key"]) as other:
+        theirs = (await other.threads.create(ThreadCreate())).id
+        me = (await nova.whoami()).key_id
+
+        async def ids(client: NovaClient = nova, **which: Any) -> list[str]:
+            return [thread.id for thread in (await client.threads.list(**which)).items]
+
+        assert await ids(origin="api") == [theirs, sent, made]
+        assert await ids(origin="channel") == [channel_sent, channel]
+        assert await ids(origin="trigger") == [fired]
+        assert await ids(created_by="me") == await ids(created_by=me) == [channel_sent, channel, sent, made]
+        assert await ids(other, created_by="me") == await ids(created_by=others_key["id"]) == [theirs]
+        assert await ids(created_by="me", origin="channel") == [channel_sent, channel]
+        assert (await nova.threads.get(made)).created_by == me
+        assert (await nova.threads.get(fired)).created_by is None
+        page = await nova.threads.list(created_by="me", limit=1)
+        refused = await api.http.get("/v1/threads", params={"origin": "channel", "cursor": page.next_cursor or ""})
+    assert refused.json()["code"] == "invalid_cursor"
+    for query in ({"origin": "space"}, {"created_by": "a b"}, {"pinned": "yes"}, {"archived": "1"}):
+        assert (await api.http.get("/v1/threads", params=query)).status_code == 422, query
+
+
+async def test_threads_are_pinned_and_archived_and_listed_by_it(api: Api) -> None:
+    plain, pinned, archived = [await api.thread(label=f"l{n}") for n in range(3)]
+    async with NovaClient(api.url, api.tenant.key) as nova:
+        assert (await nova.threads.patch(pinned, ThreadPatch(pinned=True))).pinned
+        assert (await nova.threads.patch(archived, ThreadPatch(archived=True))).archived
+
+        async def ids(**which: Any) -> list[str]:
+            return [thread.id for thread in (await nova.threads.list(**which)).items]
+
+        assert await ids() == [archived, pinned, plain]
+        assert await ids(pinned=True) == [pinned]
+        assert await ids(archived=True) == [archived]
+        assert await ids(archived=False) == [pinned, plain]
+        assert await ids(archived=False, pinned=False) == [plain]
+        # Programs find their thread by its label, archived or not; a message leaves it there.
+        assert await ids(label="l2") == [archived]
+        await api.run(archived)
+        assert (await nova.threads.patch(archived, ThreadPatch(title="still"))).archived
+        assert not (await nova.threads.patch(archived, ThreadPatch(archived=False))).archived
+    for wrong in ({"pinned": None}, {"archived": "true"}):
+        assert (await api.http.patch(f"/v1/threads/{plain}", json=wrong)).status_code == 422
