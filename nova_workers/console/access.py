@@ -51,6 +51,13 @@ async def agent_choices(client: NovaClient) -> list[tuple[str, str]] | None:
     return await if_allowed(_agents(client), None)
 
 
+async def model_choices(client: NovaClient) -> list[str]:
+    """Return the names of models that a message may ask for, as suggestions; none for a key that may not read them."""
+    page = await if_allowed(client.orchestration_models.list(), None)
+    usable = [] if page is None else [model for model in page.items if model.enabled and model.unavailable is None]
+    return sorted({name for model in usable for name in (model.model_id, *model.names)})
+
+
 async def _agents(client: NovaClient) -> list[tuple[str, str]]:
     return [
         (agent.id, agent.id if agent.spec.name == agent.id else f"{agent.spec.name} ({agent.id})")

@@ -112,6 +112,18 @@ async def name(request: Request) -> Response:
     return await act(request, _page(thread_id), lambda: calls.patch(thread_id, build(ThreadPatch, given)), "Saved.")
 
 
+async def mark(request: Request) -> Response:
+    """Pin or archive a conversation, or undo that, and show the page again on which it was done."""
+    form, thread_id = await read_form(request), request.path_params["thread_id"]
+    given = {name: value == "yes" for name in ("pinned", "archived") if (value := form.given(name)) is not None}
+    # The query of the list in which it was done.
+    query = form.value("back")
+    back = f"/chat{query}".rstrip("?") if query.startswith("?") else _page(thread_id)
+    calls = client_of(request).threads
+    done = Done("Archived. It still takes messages." if given.get("archived") else None)
+    return await act(request, back, lambda: calls.patch(thread_id, build(ThreadPatch, given)), done)
+
+
 async def delete(request: Request) -> Response:
     """Delete a conversation."""
     calls, thread_id = client_of(request).threads, request.path_params["thread_id"]
@@ -150,5 +162,6 @@ ROUTES = (
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/again", again, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/restore", restore, methods=["POST"]),
     Route("/chat/{thread_id:id}/name", name, methods=["POST"]),
+    Route("/chat/{thread_id:id}/mark", mark, methods=["POST"]),
     Route("/chat/{thread_id:id}/delete", delete, methods=["POST"]),
 )

@@ -1,7 +1,7 @@
 """The live changes of an open conversation: its runs, also those that others start, and the text as it comes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from time import monotonic
 
@@ -10,18 +10,18 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.console.chat.around import Around, load_around
+from nova_workers.console.chat.listing import Listed
 from nova_workers.console.chat.live_run import LiveRun
 from nova_workers.console.chat.tail import Renderer, Tail
 from nova_workers.console.chat.transcript import Conversation, ShownTurn, load_conversation
 from nova_workers.console.chat.tree import Switches
 from nova_workers.console.live import DONE, Change
-from nova_workers.contracts.http.wire import RunView, ThreadView
+from nova_workers.contracts.http.wire import RunView
 
 _WATCH_S = 1.5
 """How often the thread is looked at for runs that other clients started. Those of this page are followed at once."""
 _THREADS_EVERY = 3
 """The list of threads, forks and files are renewed with every third look."""
-LISTED_THREADS = 30
 _LEAST_PAUSE_S = 0.03
 _PAUSE_FACTOR = 4.0
 """Rendering takes at most a fifth of the time: a long table is rendered less often than a short sentence."""
@@ -31,7 +31,7 @@ _CATCH_UP_S = 0.5
 
 
 async def follow_thread(
-    client: NovaClient, thread_id: str, *, after: int, render: Renderer, listed_agent: str | None
+    client: NovaClient, thread_id: str, *, after: int, render: Renderer, look: Callable[[], Awaitable[Listed]]
 ) -> AsyncGenerator[Change]:
     """Yield the changes of a conversation's page, until it is closed.
 
@@ -40,9 +40,9 @@ async def follow_thread(
         thread_id: The conversation.
         after: The depth of the newest turn that the browser has whole.
         render: Makes the page's parts.
-        listed_agent: The filter of the page's list of threads.
+        look: Reads the list of conversations that is beside it.
     """
-    feed = _Feed(client, thread_id, after, render, listed_agent)
+    feed = _Feed(client, thread_id, after, render, look)
     try:
         while True:
             for change in await feed.renewed():
@@ -57,13 +57,13 @@ async def follow_thread(
 
 class _Feed:
     def __init__(
-        self, client: NovaClient, thread_id: str, after: int, render: Renderer, listed_agent: str | None
+        self, client: NovaClient, thread_id: str, after: int, render: Renderer, look: Callable[[], Awaitable[Listed]]
     ) -> None:
         self._client = client
         self._thread_id = thread_id
         self._after = after
         self._render = render
-        self._listed_agent = listed_agent
+        self._look = look
         self._key = new_id("evt")
         self._wake = asyncio.Event()
         self._stale = True
@@ -75,7 +75,7 @@ class _Feed:
         self._rendered_at = 0.0
         self._pause_s = _LEAST_PAUSE_S
         self._sent: dict[str, str] = {}
-        self._threads: list[ThreadView] | None = None
+        self._listed: Listed | None = None
         self._around: Around | None = None
         self._is_open = False
         self._follower: asyncio.Task[None] | None = None
@@ -102,8 +102,9 @@ class _Feed:
             changes += await asyncio.to_thread(self._ledger_changes, loaded, self._around.switches)
             self._follow(loaded.next_run)
         changes += self._tail_changes()
-        if self._threads is not None:
-            changes += self._replaced("threads", self._render("threads", self._threads, self._thread_id))
+        if self._listed is not None:
+            html = self._render("threads", self._listed, self._thread_id)
+            changes += self._replaced("threads", html)
         changes += self._replaced("around", self._render("around", self._around))
         for (turn_id, next_id), switch in self._around.switches.items():
             html = self._render("switch", turn_id, next_id, switch)
@@ -216,13 +217,10 @@ class _Feed:
             self._fail(error)
 
     async def _look_around(self) -> None:
-        page, self._around = await asyncio.gather(
-            self._client.threads.list(agent_id=self._listed_agent, limit=LISTED_THREADS),
-            load_around(self._client, self._thread_id),
-        )
-        self._threads = page.items
+        listed, self._around = await asyncio.gather(self._look(), load_around(self._client, self._thread_id))
+        self._listed = listed
         loaded = self._conversation
-        titles = {thread.id: thread.title for thread in page.items}
+        titles = {thread.id: thread.title for thread in listed.threads}
         # A title is made after a run, and whether a worker is alive changes without one.
         if loaded and (loaded.queue or titles.get(self._thread_id, loaded.thread.title) != loaded.thread.title):
             self._stale = True

@@ -3,6 +3,7 @@
 import asyncio
 from base64 import b64decode
 from collections.abc import Sequence
+from functools import partial
 
 from markupsafe import Markup
 from starlette.requests import Request
@@ -12,10 +13,11 @@ from starlette.routing import Route
 from nova_workers.base.errors import InvalidInput, NotFound, Rejected
 from nova_workers.base.ids import new_id
 from nova_workers.client.thread_text import markdown_of_thread
-from nova_workers.console.access import agent_choices
+from nova_workers.console.access import agent_choices, model_choices
 from nova_workers.console.chat import actions
 from nova_workers.console.chat.around import load_around
-from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
+from nova_workers.console.chat.feed import follow_thread
+from nova_workers.console.chat.listing import Chosen, Listed, load_list
 from nova_workers.console.chat.messages import IMAGES, message_of, read_message
 from nova_workers.console.chat.transcript import load_conversation
 from nova_workers.console.forms import Form, build
@@ -68,27 +70,35 @@ async def send(request: Request) -> Response:
 
 async def _list_page(request: Request, form: Form, *, status: int = 200) -> Response:
     client = client_of(request)
-    page, agents = await asyncio.gather(
-        client.threads.list(agent_id=filter_of(request, "agent"), limit=LISTED_THREADS, cursor=cursor_of(request)),
+    listed, agents, models = await asyncio.gather(
+        _list_of(request, cursor=cursor_of(request)),
         agent_choices(client),
+        model_choices(client),
     )
     return render(
         request,
         "chat/index.html",
         status=status,
-        threads=page.items,
-        pager=pager(request, page),
+        listed=listed,
+        pager=pager(request, listed.page),
         agents=agents,
+        models=models,
         form=form,
     )
 
 
+async def _list_of(request: Request, *, cursor: str | None = None) -> Listed:
+    """Return the list of conversations that the address names."""
+    return await load_list(client_of(request), Chosen.by(request), state_of(request).clock.now(), cursor=cursor)
+
+
 async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Response:
-    client, thread_id, agent = client_of(request), request.path_params["thread_id"], filter_of(request, "agent")
-    conversation, threads, around = await asyncio.gather(
+    client, thread_id = client_of(request), request.path_params["thread_id"]
+    conversation, listed, around, models = await asyncio.gather(
         load_conversation(client, thread_id, to_depth=_depth(filter_of(request, "to"))),
-        client.threads.list(agent_id=agent, limit=LISTED_THREADS),
+        _list_of(request),
         load_around(client, thread_id),
+        model_choices(client),
     )
     return await render_long(
         request,
@@ -96,9 +106,9 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
         status=status,
         conversation=conversation,
         thread=conversation.thread,
-        threads=threads.items,
+        listed=listed,
         around=around,
-        listed_agent=agent,
+        models=models,
         form=form,
     )
 
@@ -113,7 +123,8 @@ async def _sent(
     """
     if problem is not None:
         raise problem
-    body = build(StatelessRunCreate, {**values, "message": message_of(form.value("message"), files)})
+    message = message_of(form.value("message"), files)
+    body = build(StatelessRunCreate, {**values, "message": message, "model": form.given("model")})
     run = await client_of(request).runs.create(body, idempotency_key=form.given("key"))
     return Response(status_code=204) if is_fragment(request) else see_other(request, f"/chat/{run.thread_id}#end")
 
@@ -132,7 +143,7 @@ async def show_events(request: Request) -> Response:
             request.path_params["thread_id"],
             after=int(after) if after.removeprefix("-").isdecimal() else -1,
             render=rendered,
-            listed_agent=filter_of(request, "agent"),
+            look=partial(_list_of, request),
         ),
     )
 

@@ -362,3 +362,52 @@ async def test_a_key_without_the_scope_sees_which_one_is_needed(console: Console
         answer = await browser.get("/chat")
         assert answer.status_code == 403
         assert "runs" in answer.text
+
+
+async def test_conversations_are_listed_as_mine_and_by_what_began_them_and_archived_ones_apart(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    mine = await console.api.thread(title="Mine to plan")
+    await console.api.thread(title="From the mail", metadata={"channel": "mail"})
+    key = (await console.api.http.post("/v1/keys", json={"name": "other", "scopes": ["runs"]})).json()["key"]
+    theirs = {"title": "Of a colleague"}
+    await console.api.http.post("/v1/threads", json=theirs, headers={"Authorization": f"Bearer {key}"})
+
+    async def listed(query: str = "") -> set[str]:
+        page = (await browser.get(f"/chat{query}")).text
+        return {title for title in ("Mine to plan", "From the mail", "Of a colleague") if f">{title}</a>" in page}
+
+    assert await listed() == {"Mine to plan", "From the mail", "Of a colleague"}
+    assert await listed("?of=mine") == {"Mine to plan", "From the mail"}
+    assert await listed("?of=channels") == {"From the mail"}
+    assert await listed("?of=triggers") == await listed("?of=archived") == set()
+    archived = await browser.post(f"/chat/{mine}/mark", data={"archived": "yes", "back": "?of=mine"})
+    assert archived.headers["location"] == "/chat?of=mine"
+    assert await listed("?of=mine") == {"From the mail"}
+    assert await listed("?of=archived") == {"Mine to plan"}
+    back = await browser.post(f"/chat/{mine}/mark", data={"archived": "no", "back": "//elsewhere"})
+    assert back.headers["location"] == f"/chat/{mine}"
+    assert await listed("?of=mine") == {"Mine to plan", "From the mail"}
+    assert (await browser.get("/chat?of=space")).status_code == 422
+
+
+async def test_a_pinned_conversation_stands_first_in_both_lists(console: Console, browser: httpx2.AsyncClient) -> None:
+    kept = await console.api.thread(title="Kept at hand")
+    other = await console.api.thread(title="Newer one")
+    await browser.post(f"/chat/{kept}/mark", data={"pinned": "yes"})
+    for path in ("/chat", f"/chat/{other}"):
+        page = (await browser.get(path)).text
+        lists = page[page.index("Pinned<") :]
+        assert lists.index("Kept at hand") < lists.index("Today<") < lists.index("Newer one")
+    await browser.post(f"/chat/{kept}/mark", data={"pinned": "no", "back": "?"})
+    assert "Pinned<" not in (await browser.get("/chat")).text
+
+
+async def test_the_model_that_was_chosen_for_a_message_stays_chosen(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    data = {"agent_id": "nova", "message": "Hello", "model": "opus"}
+    sent = await browser.post("/chat", data=data, files={"files": ("", b"")})
+    thread = sent.headers["location"].removeprefix("/chat/").removesuffix("#end")
+    assert (await console.api.http.get(f"/v1/threads/{thread}/runs")).json()["items"][0]["model"] == "opus"
+    assert 'name="model" value="opus"' in (await browser.get(f"/chat/{thread}")).text
