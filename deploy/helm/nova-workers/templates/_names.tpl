@@ -3,12 +3,12 @@
 app.kubernetes.io/name: nova-workers
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/part-of: nova-workers
 {{- end }}
 
 {{/* Labels of an object of a component. */}}
 {{- define "nova.labels" -}}
 {{ include "nova.selector" . }}
-app.kubernetes.io/part-of: nova-workers
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end }}
@@ -17,6 +17,7 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- define "nova.allPods" -}}
 app.kubernetes.io/name: nova-workers
 app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: nova-workers
 {{- end }}
 
 {{- define "nova.image" -}}

@@ -19,7 +19,7 @@ annotations:
 
 {{/* What the specification of every pod begins with. Takes root, and `own` with placement of its own. */}}
 {{- define "nova.pod" -}}
-{{- $own := .own | default dict }}
+{{- $own := .own | default dict -}}
 automountServiceAccountToken: false
 {{- with .root.Values.serviceAccountName }}
 serviceAccountName: {{ . }}
