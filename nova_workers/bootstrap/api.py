@@ -171,7 +171,7 @@ def build_api(settings: Settings) -> ApiServices:
     models = RankedModels(catalog)
     orchestrations = Orchestrations(work, models, settings.agent_directory)
     starter = OrchestrationStarter(orchestrations, configs)
-    vault = Vault.of(settings.secrets.texts())
+    vault = Vault.of(settings.secrets.source)
     ceilings = CeilingRules.of(settings)
     archive_database = PostgresDatabase(
         settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"

@@ -44,7 +44,7 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
     # Other channels may call only the public internet, even if the operator allows webhooks more.
     parts = ChannelParts(
         outbound=Outbound(OutboundRules(timeout_s=delivery.timeout_s)),
-        secrets=Secrets(database, Vault.of(settings.secrets.texts())),
+        secrets=Secrets(database, Vault.of(settings.secrets.source)),
         database=database,
     )
     return ChannelRoutes([webhooks, pushes, *(load_channels(wanted, parts) if wanted else ())], delivery.channels)

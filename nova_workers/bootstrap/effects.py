@@ -73,7 +73,7 @@ def package_effects(
     Raises:
         ConfigurationError: One is not installed, or its module cannot be used; the message has file and line.
     """
-    secrets = Secrets(database, Vault.of(settings.secrets.texts()))
+    secrets = Secrets(database, Vault.of(settings.secrets.source))
     for kind, chosen in sorted(settings.effects.packages.items()):
         package, _, function = kind.partition(":")
         installed = effect_module(package)

@@ -35,4 +35,4 @@ def build_order_ticker(settings: Settings, work: Work) -> OrderTicker:
 
 
 def _keys(settings: Settings) -> OrderKeys:
-    return OrderKeys(Vault.of(settings.secrets.texts()), secret_values(settings))
+    return OrderKeys(Vault.of(settings.secrets.source), secret_values(settings))

@@ -11,11 +11,11 @@ from nova_workers.ledger.work import Work
 
 def build_webhooks(work: Work, settings: Settings) -> Webhooks:
     """Return the rules of webhooks."""
-    vault = Vault.of(settings.secrets.texts())
+    vault = Vault.of(settings.secrets.source)
     return Webhooks(work, vault, allow_hosts=settings.delivery.webhook_allow_hosts)
 
 
 def build_pushes(work: Work, settings: Settings) -> Pushes:
     """Return the rules of addresses that clients name for the changes of one run."""
-    vault = Vault.of(settings.secrets.texts())
+    vault = Vault.of(settings.secrets.source)
     return Pushes(work, vault, allow_hosts=settings.delivery.webhook_allow_hosts)

@@ -66,7 +66,7 @@ def _check_telegram(settings: Settings) -> None:
 def _check_master_keys(settings: Settings) -> None:
     """Check the file of master keys, if there is one; the fleet makes it otherwise."""
     path = settings.home / MASTER_KEYS_FILE
-    if settings.secrets.keys or not path.exists():
+    if settings.secrets.are_given or not path.exists():
         return
     try:
         SecretSettings(keys=tuple(SecretStr(line) for line in path.read_text(encoding="utf-8").split()))

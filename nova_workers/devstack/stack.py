@@ -305,7 +305,7 @@ class Stack:
 def _ledger_environment(settings: Settings, servers: _Servers) -> dict[str, str]:
     """Return the variables of the processes that use the ledger: API and workers."""
     env = {"NOVA_HOME": str(settings.home), "NOVA_DATABASE_URL": servers.database_url}
-    if not settings.secrets.keys:
+    if not settings.secrets.are_given:
         env["NOVA_SECRETS__KEYS"] = json.dumps(master_keys(settings.home))
     if servers.model_url is not None:
         env["NOVA_MODEL__BASE_URL"] = servers.model_url

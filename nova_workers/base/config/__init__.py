@@ -7,6 +7,7 @@ from nova_workers.base.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.base.config.openai import OpenAIProviderSetting, OpenAISettings
 from nova_workers.base.config.orchestration import OrchestrationSettings
 from nova_workers.base.config.programs import VendorProgramSettings
+from nova_workers.base.config.secrets import SecretSettings
 from nova_workers.base.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -14,7 +15,6 @@ from nova_workers.base.config.sections import (
     PromptSettings,
     RetentionSettings,
     RunSettings,
-    SecretSettings,
     StreamSettings,
     TaskSettings,
     TelemetrySettings,

@@ -1,8 +1,5 @@
 """The sections of the settings, with the evidence for each default."""
 
-import binascii
-import re
-from base64 import b64decode
 from pathlib import Path
 from typing import Annotated, Literal, Self, cast
 from urllib.parse import urlsplit
@@ -226,42 +223,6 @@ class PromptSettings(Section):
     formatting: dict[str, str] = Field(default_factory=dict[str, str])
     """Format of answers, in words, by the ``channel`` of a run's metadata; ``*`` is for all others. Default:
     Markdown."""
-
-
-_MASTER_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}:\S+")
-_MASTER_KEY_BYTES = 32
-
-
-def _checked_keys(keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-    """Refuse keys of a wrong form, by their position: the error must not print one."""
-    ids: set[str] = set()
-    for at, key in enumerate(keys, 1):
-        text = key.get_secret_value()
-        if _MASTER_KEY.fullmatch(text) is None:
-            raise ValueError(f"key {at} does not have the form id:base64")
-        key_id, _, encoded = text.partition(":")
-        try:
-            decoded = b64decode(encoded, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"key {at} ({key_id!r}) is not Base64 after the colon") from error
-        if len(decoded) != _MASTER_KEY_BYTES:
-            raise ValueError(f"key {at} ({key_id!r}) has {len(decoded)} bytes; it needs {_MASTER_KEY_BYTES}")
-        if key_id in ids:
-            raise ValueError(f"two keys are called {key_id!r}")
-        ids.add(key_id)
-    return keys
-
-
-class SecretSettings(Section):
-    """Secrets at rest."""
-
-    keys: Annotated[tuple[SecretStr, ...], AfterValidator(_checked_keys)] = ()
-    """Master keys, each ``id:base64`` of 32 random bytes. The first encrypts, all decrypt. Without any the fleet
-    stores no secrets, rather than in the clear."""
-
-    def texts(self) -> tuple[str, ...]:
-        """Return the configured keys."""
-        return tuple(key.get_secret_value() for key in self.keys)
 
 
 class StreamSettings(Section):

@@ -23,6 +23,7 @@ from nova_workers.base.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.base.config.openai import OpenAISettings
 from nova_workers.base.config.orchestration import OrchestrationSettings
 from nova_workers.base.config.programs import VendorProgramSettings
+from nova_workers.base.config.secrets import SecretSettings
 from nova_workers.base.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -30,7 +31,6 @@ from nova_workers.base.config.sections import (
     PromptSettings,
     RetentionSettings,
     RunSettings,
-    SecretSettings,
     StreamSettings,
     TaskSettings,
     TelemetrySettings,

@@ -223,7 +223,7 @@ def _reached(work: Coroutine[Any, Any, T]) -> T:
 
 def _missing_keys(settings: Settings, manifest: Manifest) -> list[str]:
     """Return the master keys of a backup that the fleet here does not have."""
-    lines = settings.secrets.texts()
+    lines = settings.secrets.source.texts()
     path = settings.home / MASTER_KEYS_FILE
     if not lines and path.exists():
         lines = tuple(path.read_text(encoding="utf-8").split())
@@ -232,7 +232,7 @@ def _missing_keys(settings: Settings, manifest: Manifest) -> list[str]:
 
 
 def _keys_place(settings: Settings) -> str:
-    return "NOVA_SECRETS__KEYS" if settings.secrets.keys else str(settings.home / MASTER_KEYS_FILE)
+    return settings.secrets.variable if settings.secrets.are_given else str(settings.home / MASTER_KEYS_FILE)
 
 
 def _names(names: Sequence[str]) -> str:

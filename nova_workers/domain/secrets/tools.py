@@ -170,4 +170,4 @@ def _learn(name: str, value: str, *, readable: bool) -> None:
 
 def capability(parts: CapabilityParts) -> ToolCapability:
     """Return the capability."""
-    return _SecretsCapability(Secrets(parts.database, Vault.of(parts.settings.secrets.texts())))
+    return _SecretsCapability(Secrets(parts.database, Vault.of(parts.settings.secrets.source)))

@@ -127,7 +127,7 @@ async def open_stage(
     harness.engines.update(engines)
     await harness.open()
     try:
-        yield Stage(harness, model, Secrets(database, Vault.of(settings.secrets.texts())))
+        yield Stage(harness, model, Secrets(database, Vault.of(settings.secrets.source)))
     finally:
         await harness.close()
         for engine in engines.values():

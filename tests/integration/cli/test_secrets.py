@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.config import Settings
+from nova_workers.base.master_keys import FixedKeys
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
@@ -63,7 +64,7 @@ async def test_a_secret_is_set_from_stdin_listed_and_removed(
     line: CommandWithApi, database: Database, tenant: Tenant
 ) -> None:
     assert await line("set", "TOKEN", "--description", "for tests", stdin=f"{VALUE}\n") == "set TOKEN\n"
-    assert await Secrets(database, Vault.of([NEW])).get(tenant.id, "TOKEN") == VALUE
+    assert await Secrets(database, Vault.of(FixedKeys([NEW]))).get(tenant.id, "TOKEN") == VALUE
     assert "for tests" in await line("list")
     assert '"name":"TOKEN"' in (await line("list", "--json")).replace(" ", "").replace("\n", "")
     assert await line("delete", "TOKEN") == "deleted TOKEN\n"
@@ -89,7 +90,7 @@ async def test_an_error_is_printed_with_its_reason(
 
 
 async def test_a_rotation_prints_its_result(line: CommandWithApi, database: Database, tenant: Tenant) -> None:
-    secrets = Secrets(database, Vault.of([OLD]))
+    secrets = Secrets(database, Vault.of(FixedKeys([OLD])))
     for name in ("ONE", "TWO", "LOST"):
         await secrets.put(tenant.id, name, VALUE, by="person")
     await database.execute("UPDATE secrets SET key_id = 'gone' WHERE name = 'LOST'")

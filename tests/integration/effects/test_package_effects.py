@@ -130,7 +130,7 @@ async def test_an_effect_of_a_package_is_called_until_it_succeeds_with_one_key_a
     row = await effect(database, run.run_id, _LOG_RUN)
     assert (row["status"], row["attempts"]) == ("pending", 1)
     assert str(row["error"]).startswith("NotFound: There is no secret 'DESK_TOKEN', 'DESK_URL'.")
-    secrets = Secrets(database, Vault.of(with_master_key(settings).secrets.texts()))
+    secrets = Secrets(database, Vault.of(with_master_key(settings).secrets.source))
     for name, value in desk.secrets.items():
         await secrets.put(run.tenant_id, name, value, by="key_1")
 

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from nova_workers.base.master_keys import FixedKeys
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.domain.orders.rules.advance import finish_without_content
@@ -27,7 +28,7 @@ ESCALATING = {"stopReasons": [], "belowConfidence": 0.95}
 
 
 def _desk_keys(desk: OrderDesk) -> list[str]:
-    return list(desk.settings.secrets.texts())
+    return list(desk.settings.secrets.source.texts())
 
 
 async def test_an_order_is_executed_although_its_reserved_agent_was_given_another_engine(desk: OrderDesk) -> None:
@@ -51,18 +52,18 @@ async def test_orders_in_review_stay_readable_after_the_master_key_was_replaced(
     accepted = await desk.accept(desk.order(), policy(escalation=ESCALATING))
     await desk.settle()
     assert (await desk.row(accepted.trace_id)).state == "review"
-    rotated = await OrderSecrets(desk.database, Vault.of([OTHER_KEY, *_desk_keys(desk)])).reseal()
+    rotated = await OrderSecrets(desk.database, Vault.of(FixedKeys([OTHER_KEY, *_desk_keys(desk)]))).reseal()
     assert (rotated.rotated, rotated.remaining, rotated.unreadable) == (1, 0, 0)
     row = await desk.row(accepted.trace_id)
     assert row.data_key_id == "other"
-    OrderKeys(Vault.of([OTHER_KEY])).open(row.tenant_id, row.id, row.data_key_id, row.data_key)
+    OrderKeys(Vault.of(FixedKeys([OTHER_KEY]))).open(row.tenant_id, row.id, row.data_key_id, row.data_key)
 
 
 async def test_a_process_without_the_master_key_ends_no_order_whose_time_is_not_over(desk: OrderDesk) -> None:
     accepted = await desk.accept(desk.order(), policy({"craft": "craft", "second": "craft"}))
     (lost, _) = await desk.parts(accepted.trace_id)
     await desk.harness.canceller.cancel(desk.tenant_id, lost.run_id)
-    other = OrderTicker(desk.harness.work, OrderKeys(Vault.of([OTHER_KEY])))
+    other = OrderTicker(desk.harness.work, OrderKeys(Vault.of(FixedKeys([OTHER_KEY]))))
     await other.tick()
     assert (await desk.row(accepted.trace_id)).state == "running"
     await desk.ticker.tick()
@@ -76,7 +77,7 @@ async def test_an_order_is_canceled_by_a_process_without_the_master_key(desk: Or
     if state == "review":
         await desk.settle()
     assert (await desk.row(accepted.trace_id)).state == state
-    keys = OrderKeys(Vault.of([OTHER_KEY]))
+    keys = OrderKeys(Vault.of(FixedKeys([OTHER_KEY])))
     canceller = OrderCanceller(desk.harness.work, keys)
     canceled = await canceller.cancel(desk.tenant_id, accepted.trace_id, by="key_1")
     assert (canceled.status, canceled.stop_reason, canceled.needs_human) == ("failed", "needs_human", False)
@@ -97,7 +98,7 @@ async def test_a_process_without_the_master_key_leaves_an_overdue_order_to_one_t
     worker = desk.harness.worker()
     await worker.answer(desk.harness.bells.take()[0])
     await desk.database.execute("UPDATE work_orders SET deadline_at = now() - interval '1 second'")
-    await OrderTicker(desk.harness.work, OrderKeys(Vault.of([OTHER_KEY]))).tick()
+    await OrderTicker(desk.harness.work, OrderKeys(Vault.of(FixedKeys([OTHER_KEY])))).tick()
     assert (await desk.row(accepted.trace_id)).state == "running"
     await desk.ticker.tick()
     result = await desk.result(accepted.trace_id)

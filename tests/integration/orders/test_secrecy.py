@@ -131,7 +131,7 @@ async def test_an_answer_that_repeats_its_prompt_is_left_out_and_the_trail_names
 
 @proves("order.safe")
 async def test_secrets_of_the_tenant_and_of_the_fleet_are_in_no_result(desk: OrderDesk) -> None:
-    vault = Vault.of(desk.settings.secrets.texts())
+    vault = Vault.of(desk.settings.secrets.source)
     await Secrets(desk.database, vault).put(desk.tenant_id, "SHOP_PIN", "open sesame 77", by="key_1")
     for value in ("The word is open sesame 77.", "77 emases nepo", "OPEN SESAME 77"):
         desk.engine.answers = {"craft": proposal(value)}

@@ -178,7 +178,7 @@ class OrderDesk:
         self.engine = AnsweringEngine({})
         self.harness.engines["scripted"] = self.engine
         self.database = database
-        self.keys = keys = OrderKeys(Vault.of(self.settings.secrets.texts()))
+        self.keys = keys = OrderKeys(Vault.of(self.settings.secrets.source))
         work = self.harness.work
         self.orders = Orders(work, keys)
         self.reviews = OrderReviews(work, keys)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import Conflict
+from nova_workers.base.master_keys import FixedKeys
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 
 OLD, NEW = os.urandom(32), os.urandom(32)
@@ -73,6 +74,6 @@ def test_without_a_key_nothing_is_encrypted() -> None:
 
 
 def test_keys_come_as_the_settings_have_them() -> None:
-    vault = Vault.of([f"2026:{b64encode(NEW).decode()}", f"2025:{b64encode(OLD).decode()}"])
+    vault = Vault.of(FixedKeys([f"2026:{b64encode(NEW).decode()}", f"2025:{b64encode(OLD).decode()}"]))
     assert vault.open(*PLACE, Vault([("2025", OLD)]).seal(*PLACE, "value")) == "value"
     assert vault.current_key_id == "2026"

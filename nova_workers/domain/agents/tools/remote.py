@@ -248,7 +248,7 @@ def _shown(text: str) -> str:
 def capability(parts: CapabilityParts) -> Capability:
     """Return the capability."""
     settings = parts.settings.tools
-    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.texts()))
+    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.source))
     rules = OutboundRules(ports=settings.fetch_ports, allow_hosts=settings.mcp_allow_hosts)
     calls = RemoteCalls(Outbound(rules), parts.clock)
     return _RemoteAgents(_RemoteTools(parts.database, secrets, calls, parts.clock), secrets, settings)

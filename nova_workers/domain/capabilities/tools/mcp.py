@@ -94,5 +94,5 @@ def _servers(config: BaseModel) -> _Config:
 
 def capability(parts: CapabilityParts) -> Capability:
     """Return the capability."""
-    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.texts()))
+    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.source))
     return _McpCapability(secrets, parts.settings.tools)

@@ -138,7 +138,7 @@ def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterat
         parts: The dependencies.
         registry: Has all capabilities of the fleet, whose names these cannot have.
     """
-    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.texts()))
+    secrets = Secrets(parts.database, Vault.of(parts.settings.secrets.source))
     for installed in installed_sources(parts.settings):
         source = installed.source
         if registry.config_type(source.name) is not None:

@@ -122,11 +122,13 @@ class Secrets:
     async def rotate(self) -> SecretRotation:
         """Encrypt again those secrets of all tenants that are not under the current master key.
 
-        Each batch is a transaction. It may be repeated at any time, and several may work at once.
+        The keys are read again first. Each batch is a transaction. It may be repeated at any time, and several may work
+        at once.
 
         Raises:
-            Conflict: There is no master key.
+            Conflict: There is no master key, or the keys cannot be read.
         """
+        await self._vault.refresh()
         current = self._vault.current_key_id
         rotated = unreadable = seen = 0
         after = ("", "")

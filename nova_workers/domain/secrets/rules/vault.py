@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nova_workers.base.cipher import Cipher, NotAuthentic
-from nova_workers.base.errors import Conflict
+from nova_workers.base.errors import ConfigurationError, Conflict
+from nova_workers.base.master_keys import FixedKeys, MasterKeySource
 
 _NO_KEYS: Final = (
     "This fleet keeps no secrets: it has no master key. The operator sets NOVA_SECRETS__KEYS for the API and the "
@@ -29,14 +30,32 @@ class Vault:
 
     def __init__(self, keys: Sequence[tuple[str, bytes]]) -> None:
         """Keep the master keys, each an id and 32 bytes; the first is the current one."""
-        self._current_id = keys[0][0] if keys else None
-        self._ciphers: Mapping[str, Cipher] = {key_id: Cipher(key) for key_id, key in keys}
+        self._source: MasterKeySource = FixedKeys(())
+        self._texts = self._source.texts()
+        self._use(keys)
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> "Vault":
-        """Return a vault with keys of the form ``id:base64``, which the settings have validated."""
-        pairs = (text.partition(":") for text in texts)
-        return cls([(key_id, b64decode(encoded)) for key_id, _, encoded in pairs])
+    def of(cls, source: MasterKeySource) -> "Vault":
+        """Return a vault with the keys of a source, as they are from time to time.
+
+        Raises:
+            ConfigurationError: They cannot be read.
+        """
+        vault = cls(())
+        vault._source = source
+        vault._look()
+        return vault
+
+    async def refresh(self) -> None:
+        """Read the master keys again: those that encrypt from now on may be others.
+
+        Raises:
+            Conflict: They cannot be read; those that were read before stay.
+        """
+        try:
+            await self._source.refresh()
+        except ConfigurationError as error:
+            raise Conflict(error.message) from error
 
     @property
     def current_key_id(self) -> str:
@@ -45,9 +64,22 @@ class Vault:
         Raises:
             Conflict: There is no master key.
         """
+        self._look()
         if self._current_id is None:
             raise Conflict(_NO_KEYS, setting="NOVA_SECRETS__KEYS")
         return self._current_id
+
+    def _look(self) -> None:
+        """Use the keys of the source, if they are others."""
+        texts = self._source.texts()
+        if texts is not self._texts:
+            pairs = (text.partition(":") for text in texts)
+            self._use([(key_id, b64decode(encoded)) for key_id, _, encoded in pairs])
+            self._texts = texts
+
+    def _use(self, keys: Sequence[tuple[str, bytes]]) -> None:
+        self._current_id = keys[0][0] if keys else None
+        self._ciphers: Mapping[str, Cipher] = {key_id: Cipher(key) for key_id, key in keys}
 
     @property
     def missing(self) -> str | None:
@@ -69,8 +101,10 @@ class Vault:
         Raises:
             Conflict: The key is missing, or the ciphertext was made for another name or tenant, or changed.
         """
+        self._look()
         cipher = self._ciphers.get(sealed.key_id)
         if cipher is None:
+            self._source.refresh_soon()
             # Without any key the message states that.
             current = self.current_key_id
             raise Conflict(
