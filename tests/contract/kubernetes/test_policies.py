@@ -16,7 +16,7 @@ from nova_workers.base.config.secret_variables import secret_settings
 from nova_workers.base.config.settings import CLIENT_VARIABLES
 from nova_workers.cli.app import app as cli
 from tests.requirements import proves
-from tests.support.data.charts import VALUE_SETS, needs_helm, rendered, rendered_text, workloads
+from tests.support.data.charts import VALUE_SETS, needs_helm, rendered, rendered_text, secrets_of, workloads
 
 _WITHOUT_PROBES = re.compile(r"nova-(?:beat|telegram|channel-\w+|migrate(?:-\d+)?)")
 """They serve nothing, and end when they cannot work."""
@@ -126,13 +126,9 @@ def test_every_container_runs_a_command_that_parses(values: Path) -> None:
 def test_each_container_gets_its_own_secrets_and_no_others(values: Path) -> None:
     secret = secret_settings()
     for name, _, container in _containers(values):
-        from_secrets = {source["secretRef"]["name"] for source in container.get("envFrom", ()) if "secretRef" in source}
-        for entry in container.get("env", ()):
-            if "valueFrom" in entry:
-                from_secrets.add(entry["valueFrom"]["secretKeyRef"]["name"])
-            else:
-                assert entry["name"] not in secret, name
-        from_secrets = {_RENAMED.get(each, each) for each in from_secrets}
+        plain = {entry["name"] for entry in container.get("env", ()) if "value" in entry}
+        assert not plain & secret, name
+        from_secrets = {_RENAMED.get(each, each) for each in secrets_of(container)}
         of = re.sub(r"^nova-|-\d+$", "", name)
         if of in _SECRETS:
             assert from_secrets == _SECRETS[of], name

@@ -73,6 +73,13 @@ def workloads(documents: list[Document]) -> dict[str, Document]:
     return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in documents if one["kind"] in POD_KINDS}
 
 
+def secrets_of(container: dict[str, Any]) -> set[str]:
+    """Return the names of the secrets that a container reads."""
+    whole = {source["secretRef"]["name"] for source in container.get("envFrom", ()) if "secretRef" in source}
+    single = {entry["valueFrom"]["secretKeyRef"]["name"] for entry in container.get("env", ()) if "valueFrom" in entry}
+    return whole | single
+
+
 def default_values() -> dict[str, Any]:
     """Return the chart's own values."""
     return yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
