@@ -71,6 +71,7 @@ from .routes.orders.admission import install_order_refusals
 from .routes.runs import (
     answers,
     events,
+    feedback,
     lists,
     moves,
     requests,
@@ -141,6 +142,7 @@ _ROUTERS = (
     moves.router,
     timelines.router,
     requests.router,
+    feedback.router,
     threads.creation,
     threads.router,
     thread_states.router,

@@ -116,6 +116,9 @@ RunsReader = Annotated[Caller, Security(_check, scopes=["runs:read"])]
 RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 """May use threads and runs."""
 
+FeedbackCaller = Annotated[Caller, Security(_check, scopes=["feedback"])]
+"""May give feedback on runs as an end user; with the scope `runs` as any other."""
+
 PromptsCaller = Annotated[Caller, Security(_check, scopes=["runs:read", "prompts"])]
 """May read runs, and what models were asked: all of the prompts, and the tools."""
 

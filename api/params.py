@@ -53,6 +53,7 @@ def _task_number(value: object) -> int:
 
 AgentIdPath = Annotated[str, Path(description="An agent's id."), AfterValidator(known_form("agent"))]
 DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(known_form("delivery"))]
+FeedbackIdPath = Annotated[str, Path(description="A feedback's id."), AfterValidator(known_form("feedback"))]
 FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(known_form("file"))]
 KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(known_form("key"))]
 MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator(known_form("memory"))]

@@ -7,6 +7,7 @@ from .base import WITHOUT_STATISTICS, metadata
 from .changes import Change
 from .delivery import Webhook
 from .effects import Delivery, Effect, Embedding, Memory, MessageText
+from .feedback import Feedback
 from .orchestration_configs import OrchestrationConfig
 from .orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
 from .order_policies import WorkOrderPolicy, WorkOrderSecret
@@ -41,6 +42,7 @@ __all__ = [
     "Effect",
     "Embedding",
     "EngineSession",
+    "Feedback",
     "IdempotencyKey",
     "Lease",
     "Memory",

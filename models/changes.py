@@ -168,6 +168,12 @@ CHANGES: Final[Mapping[str, ChangeRule]] = {
         change="CASE TG_OP WHEN 'DELETE' THEN 'resumed' ELSE 'paused' END",
         agent="NULLIF(NEW.target, '')",
     ),
+    "feedback": ChangeRule(
+        "feedback",
+        {"INSERT": "true", "UPDATE": _differs("score", "label", "comment"), "DELETE": "true"},
+        agent="NEW.agent_id",
+        thread="NEW.thread_id",
+    ),
 }
 """The tables whose changes are recorded. A change here needs `record_changes` in a migration."""
 
@@ -177,11 +183,12 @@ def record_changes(tables: Iterable[str]) -> list[str]:
     return [statement for table, rule in CHANGES.items() if table in tables for statement in _recording(table, rule)]
 
 
-def forget_changes() -> list[str]:
-    """Return the statements that undo `record_changes`, for all tables."""
+def forget_changes(tables: Iterable[str]) -> list[str]:
+    """Return the statements that undo `record_changes`."""
     return [
         statement
         for table, rule in CHANGES.items()
+        if table in tables
         for row in _rows_of(rule)
         for statement in (
             *(f"DROP TRIGGER {_trigger(operation)} ON {table}" for operation in _of_row(rule, row)),

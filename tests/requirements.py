@@ -165,6 +165,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "redis.wipe": "Wiping Redis at any moment loses no run and no message.",
     "redis.restart": "Redis that is killed and restarted under load costs no run.",
     "redis.ttl": "Every key has a TTL, but those of Celery's transport.",
+    # feedback
+    "feedback.once": "An author has one feedback of each name on a part of a run; giving it again replaces it.",
+    "feedback.end-users": "A key for feedback gives it as an end user, deletes its own, and reads nothing.",
     # live events
     "changes.complete": "Each change of a run, question, task, trigger or pause is sent to who follows the tenant.",
     "changes.late-commit": "A change whose transaction commits late is sent nevertheless, in its place.",

@@ -100,6 +100,8 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     "channel_pairings": AuditRule(
         "pairing", ("id",), marks=(("paired_at", "confirmed"),), bookkeeping=("code_hash", "code_expires_at", "name")
     ),
+    # The row itself says who gave it and when.
+    "feedback": AuditRule("feedback", ("id",), bookkeeping=("agent_id", *_CHANGED_AT), operations="UPDATE OR DELETE"),
     "memories": AuditRule("memory", ("id",)),
     "notes": AuditRule("note", ("id",), bookkeeping=_CHANGED_AT),
     "orchestration_configs": AuditRule("orchestration_config", ("version",)),

@@ -29,6 +29,7 @@ IdKind = Literal[
     "eff",
     "emb",
     "evt",
+    "fbk",
     "fir",
     "file",
     "key",

@@ -144,6 +144,13 @@ ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupt
 """``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
 may now begin. The others as they read."""
 
+# Feedback
+
+FeedbackSource = Literal["person", "user", "code"]
+"""What judged a run: a person of the tenant, an end user, or a program."""
+Rating = Literal["up", "down"]
+"""Which way a score points: above 0, or below."""
+
 # Projects
 
 ProjectItemKind = Literal["agent", "skill", "trigger"]
@@ -162,7 +169,9 @@ ActorKind = Literal["key", "agent", "command"]
 
 # The stream of changes
 
-ChangeSubject = Literal["run", "wait", "thread", "orchestration", "task", "trigger", "delivery", "webhook", "pause"]
+ChangeSubject = Literal[
+    "run", "wait", "thread", "orchestration", "task", "trigger", "delivery", "webhook", "pause", "feedback"
+]
 """What changes are of. ``wait``: a run asks a person or its caller; ``delivery``: an item of the inbox."""
 
 # Effects and deliveries
@@ -183,6 +192,7 @@ WebhookKind = Literal[
     "work_order_completed",
     "work_order_review",
     "audit_recorded",
+    "feedback_given",
 ]
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "task_changed", "test"]

@@ -20,6 +20,7 @@ from nova_workers.client.resources.archive import Archives
 from nova_workers.client.resources.audit import AuditLog
 from nova_workers.client.resources.changes import Changes
 from nova_workers.client.resources.deliveries import Deliveries, Files
+from nova_workers.client.resources.feedback import FeedbackCalls
 from nova_workers.client.resources.fleet import Fleet
 from nova_workers.client.resources.keys import Keys
 from nova_workers.client.resources.leases import Leases
@@ -100,6 +101,7 @@ class NovaClient:
         self.notes = Notes(transport)
         self.files = Files(transport)
         self.deliveries = Deliveries(transport)
+        self.feedback = FeedbackCalls(transport)
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
         self.overview = Overview(self._transport)

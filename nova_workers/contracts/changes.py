@@ -24,6 +24,7 @@ SCOPE_OF: Final[Mapping[ChangeSubject, Scope | None]] = {
     "delivery": "workspace:read",
     "webhook": "workspace",
     "pause": None,
+    "feedback": "runs:read",
 }
 """The scope of the list that shows a subject; None for what every key may read."""
 

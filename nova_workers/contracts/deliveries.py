@@ -103,6 +103,7 @@ class DeliveryView(View):
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at.
     `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result.
     `audit_recorded`: ids; the request has the records. Or head: seq, hash, sealed_at; the request has them too.
+    `feedback_given`: feedback_id, step, agent_version, name, score, label, comment, source, author.
     `task_changed`: config, the name of the push notification configuration; the request has the run's status."""
     webhook_id: str | None = None
     attempts: int = 0

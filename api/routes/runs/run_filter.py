@@ -6,7 +6,7 @@ from fastapi import Depends, Query
 from pydantic import StringConstraints
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.base.vocabulary import RunQueue, RunSource, RunStatus
+from nova_workers.base.vocabulary import Rating, RunQueue, RunSource, RunStatus
 from nova_workers.contracts.bodies import Moment, OneLine
 from nova_workers.contracts.http.wire import MAX_METADATA_FILTERS
 from nova_workers.domain.runs.sql.filters import RunFilter
@@ -39,6 +39,9 @@ _Metadata = Annotated[
 _MinCost = Annotated[
     float | None, Query(ge=0, allow_inf_nan=False, description="Only those that cost so many dollars or more.")
 ]
+_Rated = Annotated[
+    Rating | None, Query(description="Only those with feedback whose score is above 0 (`up`), or below (`down`).")
+]
 _Text = Annotated[
     _Word | None, Query(description="Only those with this text in their message, answer or error, in any case.")
 ]
@@ -59,6 +62,7 @@ def _run_filter(
     tag: _Tag = None,
     metadata: _Metadata = None,
     min_cost_usd: _MinCost = None,
+    rated: _Rated = None,
     text: _Text = None,
 ) -> RunFilter:
     return RunFilter(
@@ -75,6 +79,7 @@ def _run_filter(
         tag=tag,
         metadata=_entries(metadata or []),
         min_cost_usd=min_cost_usd,
+        rated=rated,
         text=text,
     )
 
@@ -98,6 +103,7 @@ def key_of(which: RunFilter) -> tuple[object, ...]:
         which.tag,
         sorted((which.metadata or {}).items()),
         which.min_cost_usd,
+        which.rated,
         which.text,
     )
 

@@ -13,6 +13,12 @@ down_revision = "0072"
 branch_labels = None
 depends_on = None
 
+_TABLES = (
+    *("runs", "run_waits", "threads", "orchestrations", "orchestration_agents", "tasks", "triggers"),
+    *("trigger_firings", "deliveries", "webhooks", "switches"),
+)
+"""Those that existed then."""
+
 
 def upgrade() -> None:
     op.create_table(
@@ -35,12 +41,12 @@ def upgrade() -> None:
         comment="One change of a thing that people follow. Its readers take it once all older transactions have ended.",
     )
     # Those of threads name columns of a later migration, which makes them.
-    recorded = changes.CHANGES.keys() - {"threads"}
+    recorded = {*_TABLES} - {"threads"}
     for statement in (*protect("changes"), *changes.record_changes(recorded)):
         op.get_bind().exec_driver_sql(statement)
 
 
 def downgrade() -> None:
-    for statement in changes.forget_changes():
+    for statement in changes.forget_changes(_TABLES):
         op.get_bind().exec_driver_sql(statement)
     op.drop_table("changes")

@@ -16,6 +16,7 @@ LINE_KINDS: Final = {
     "tool_calls": "tool_call",
     "compactions": "compaction",
     "usage": "usage",
+    "feedback": "feedback",
     "run_waits": "wait",
     "thread_heads": "head",
     "tasks": "task",

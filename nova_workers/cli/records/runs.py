@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.base.errors import EngineErrorKind, InvalidInput
-from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus, RunSort, RunSource, SortOrder
+from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus, Rating, RunSort, RunSource, SortOrder
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import Argument, Filter, action, deletion, group, listing
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
@@ -16,6 +16,7 @@ from nova_workers.cli.terminal.output import Facts, Output, age, money, short
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.events import EventCursor
+from nova_workers.contracts.http.feedback import RATING, FeedbackGive
 from nova_workers.contracts.http.overview.requests import ModelRequestView
 from nova_workers.contracts.http.reasons import RunFail, RunReasons
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
@@ -98,6 +99,7 @@ listing(
     tag=Filter("Only those with this word among the tags of their metadata."),
     metadata=Filter("Only those with this entry of metadata, such as customer=42; may be repeated.", list[str]),
     min_cost=Filter("Only those that cost so many dollars or more.", float, sent_as="min_cost_usd", min=0),
+    rated=Filter("Only those that were rated up, or down.", Rating),
     text=Filter("Only those with this text in their message, answer or error."),
     sort=Filter("By created, cost, tokens, duration or queue_time.", RunSort),
     order=Filter("desc: the newest or largest first; asc.", SortOrder),
@@ -283,6 +285,25 @@ async def answer(
         raise InvalidInput("What is the answer? Give text, or --approve or --deny.", field="text")
     body = build(RunAnswer, given(text=text, approve=approve, remember=always or None, wait_id=wait))
     session.out.record(await session.client.runs.answer(run, body), _facts)
+
+
+@remote(app, "rate")
+async def rate(
+    session: Session,
+    run: RunArgument,
+    score: Annotated[float | None, typer.Option(min=-1, max=1, help="From -1 (bad) to 1 (good).")] = None,
+    label: Annotated[str | None, typer.Option(help="A word for it, such as too-long.")] = None,
+    comment: Annotated[str | None, typer.Option(help="What is good or bad about it.")] = None,
+    name: Annotated[str, typer.Option(help="What is judged.")] = RATING,
+    step: Annotated[int | None, typer.Option(min=1, help="Only this step, from 1; else the whole run.")] = None,
+    author: Annotated[str | None, typer.Option(help="Whose opinion it is, if the key speaks for several.")] = None,
+) -> None:
+    """Give feedback on a run. It replaces what you gave before under the same name."""
+    index = None if step is None else step - 1
+    fields = given(score=score, label=label, comment=comment, step=index, author=author)
+    feedback = await session.client.feedback.give(run, build(FeedbackGive, {"name": name, **fields}))
+    version = f" version {feedback.agent_version}" if feedback.agent_version else ""
+    session.out.done(feedback, f"{feedback.id} on {feedback.agent_id}{version}")
 
 
 @remote(app, "edit")

@@ -79,6 +79,8 @@ def describe(delivery: DeliveryView) -> str:
             line = str(payload.get("text", ""))
         case "audit_recorded":
             line = f"{len(payload.get('ids', ()))} records"
+        case "feedback_given":
+            line = f"{payload.get('name')} {payload.get('score')} {payload.get('comment') or ''}"
         case "task_changed":
             line = str(payload.get("config", ""))
     return short(line, _TEXT_CHARS)

@@ -22,6 +22,7 @@ from nova_workers.client.sync.resources.archive import Archives
 from nova_workers.client.sync.resources.audit import AuditLog
 from nova_workers.client.sync.resources.changes import Changes
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
+from nova_workers.client.sync.resources.feedback import FeedbackCalls
 from nova_workers.client.sync.resources.fleet import Fleet
 from nova_workers.client.sync.resources.keys import Keys
 from nova_workers.client.sync.resources.leases import Leases
@@ -101,6 +102,7 @@ class SyncNovaClient:
         self.notes = Notes(transport)
         self.files = Files(transport)
         self.deliveries = Deliveries(transport)
+        self.feedback = FeedbackCalls(transport)
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
         self.overview = Overview(self._transport)

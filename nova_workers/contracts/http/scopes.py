@@ -5,6 +5,7 @@ from typing import Final, Literal, get_args
 
 Scope = Literal[
     "runs:read",
+    "feedback",
     "runs",
     "prompts",
     "agents:read",
@@ -18,17 +19,18 @@ Scope = Literal[
     "channels",
     "operator",
 ]
-"""A permission of a key; those that end in `:read` read only. `runs`: threads, runs, answers to them, usage. `agents`:
-agents. `pause`: pause and resume the tenant or an agent. `trust`: beside `agents`, to give an agent more trust or
-directories. `workspace`: tasks, notes, files, memories, skills, triggers, and exporting them all. `secrets`: secrets.
-`keys`: API keys of its tenant. `channels`: leases, by which one process serves a channel. `operator`: the whole fleet,
-across tenants (pause, depth, workers, ceilings)."""
+"""A permission of a key; those that end in `:read` read only. `feedback`: give feedback on runs as an end user, and
+take it back. `runs`: threads, runs, answers to them, usage. `agents`: agents. `pause`: pause and resume the tenant or
+an agent. `trust`: beside `agents`, to give an agent more trust or directories. `workspace`: tasks, notes, files,
+memories, skills, triggers, and exporting them all. `secrets`: secrets. `keys`: API keys of its tenant. `channels`:
+leases, by which one process serves a channel. `operator`: the whole fleet, across tenants (pause, depth, workers,
+ceilings)."""
 
 Role = Literal["viewer", "operator", "builder", "admin"]
 """A named set of scopes of one tenant. None has the scope `operator`, which reaches across tenants."""
 
 INCLUDED: Final[Mapping[Scope, tuple[Scope, ...]]] = {
-    "runs": ("runs:read",),
+    "runs": ("runs:read", "feedback"),
     "agents": ("agents:read", "pause"),
     "workspace": ("workspace:read",),
 }

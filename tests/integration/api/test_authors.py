@@ -38,6 +38,7 @@ _STEER_NO_AGENT = {
     "AiWorkOrderV1": "the content of an order, within its policy",
     "BulkCancel": "ends runs",
     "BulkRetry": "tries runs again, as they were",
+    "FeedbackGive": "an opinion of what a run did",
     "FleetPause": "pauses",
     "KeyCreate": "a key gives what it has",
     "KeyRotate": "a key gives what it has",

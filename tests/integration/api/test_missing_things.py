@@ -21,6 +21,7 @@ _QUERY = {"/v1/skills/{name}/file": {"path": "a.md"}, "/v1/tenants/{tenant_id}":
 _KINDS = {
     "agents": "agent",
     "deliveries": "delivery",
+    "feedback": "feedback",
     "files": "file",
     "keys": "key",
     "memories": "memory",

@@ -46,6 +46,21 @@ def test_a_folder_of_something_else_is_refused(nova: Nova, tmp_path: Path) -> No
     assert "memories.json" in done.err
 
 
+def test_a_run_is_rated_found_and_reported(nova: Nova) -> None:
+    run_id = nova.good("send", "hello", "--json").lines[0]["run"]["id"]
+    rated = nova.good("runs", "rate", run_id, "--score", "-1", "--comment", "Not what I asked.", "--step", "1")
+    assert re.fullmatch(r"fbk_\w+ on nova version \d+\n", rated.out)
+    assert nova.good("runs", "list", "--rated", "down", "--json").json["items"][0]["id"] == run_id
+    listed = nova.good("feedback", "--rated", "down", "--name", "rating").out
+    assert "Not what I asked." in listed
+    assert "-1.00" in nova.good("feedback", "report", "nova").out
+    nova.good("feedback", "delete", rated.out.split()[0])
+    assert nova.good("feedback", "list", "--json").json["items"] == []
+    refused = nova("runs", "rate", run_id)
+    assert refused.code != 0
+    assert "a score, a label or a comment" in refused.err
+
+
 def test_usage_is_drawn(nova: Nova) -> None:
     nova.good("send", "hello")
     drawn = nova.good("usage", "--by", "agent").out

@@ -72,6 +72,10 @@ def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
             "id": "wait_9", "run_id": "run_9", "tool_call_id": "c1", "kind": "user", "status": "resolved",
             "request": {"kind": "user", "question": "Which?"}, "created_at": now,
         },
+        "feedback": {
+            "id": "fbk_9", "run_id": "run_9", "thread_id": "thr_9", "agent_id": "nova", "name": "rating", "score": 1,
+            "source": "person", "author": "", "key_id": "key_9", "created_at": now, "updated_at": now,
+        },
         "tool_calls": {
             "id": "tc_9", "turn_id": "turn_9", "call_id": "c1", "step": 0, "sequence": 0, "tool_name": "Read",
             "params": {}, "status": "completed",

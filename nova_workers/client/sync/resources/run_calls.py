@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from nova_workers.base.vocabulary import RunQueue, RunSort, RunSource, RunStatus, SortOrder, WaitKind
+from nova_workers.base.vocabulary import Rating, RunQueue, RunSort, RunSource, RunStatus, SortOrder, WaitKind
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.requests import ModelRequestView
@@ -64,6 +64,7 @@ class RunCalls:
         tag: str | None = None,
         metadata: str | Sequence[str] | None = None,
         min_cost_usd: float | None = None,
+        rated: Rating | None = None,
         text: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -81,6 +82,7 @@ class RunCalls:
             tag: Only those with this word among the `tags` of their metadata.
             metadata: Only those with each of these entries, such as ``["customer=42"]``.
             min_cost_usd: Only those that cost so much or more.
+            rated: Only those with feedback whose score is above 0 (``up``), or below (``down``).
             text: Only those with this text in their message, answer or error.
             order: `desc` has the newest or largest first.
             media: Without, images and documents of messages have no base64 data.
@@ -106,6 +108,7 @@ class RunCalls:
                 "tag": tag,
                 "metadata": metadata,
                 "min_cost_usd": min_cost_usd,
+                "rated": rated,
                 "text": text,
                 "limit": limit,
                 "cursor": cursor,

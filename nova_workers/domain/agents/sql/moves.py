@@ -77,6 +77,7 @@ LATE: Final = (
     ("sent_files", "agent_id"),
     ("message_texts", "agent_id"),
     ("embeddings", "agent_id"),
+    ("feedback", "agent_id"),
     ("notes", "agent_id"),
     ("tasks", "owner_agent_id"),
 )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Strict, TypeAdapter, ValidationError
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.validation import problem_of
@@ -18,6 +18,7 @@ from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.content import ContentBlock, JsonObject, Role
 from nova_workers.contracts.engine import CompactionTrigger, Limit
 from nova_workers.contracts.event_context import EventContext
+from nova_workers.contracts.http.feedback import Author, Comment, FeedbackName, Label, Score
 from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.domain.archive.sql.tables import KeptTable
@@ -42,6 +43,7 @@ _Blocks = list[Annotated[ContentBlock, AfterValidator(_is_block)]]
 _BLOCKS: Final = TypeAdapter(_Blocks)
 _OBJECT: Final = TypeAdapter(JsonObject)
 _AGENT: Final = TypeAdapter(AgentId)
+_Score = Annotated[Score, Strict()]
 
 _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
     "memories": {"agent_id": _AGENT},
@@ -63,6 +65,14 @@ _FORMS: Final[Mapping[str, Mapping[str, TypeAdapter[Any]]]] = {
     "tool_calls": {"params": _OBJECT, "result": TypeAdapter(_Blocks | None)},
     "compactions": {"trigger": TypeAdapter(CompactionTrigger)},
     "usage": {"agent_id": _AGENT},
+    "feedback": {
+        "agent_id": _AGENT,
+        "name": TypeAdapter(FeedbackName),
+        "score": TypeAdapter(_Score | None),
+        "label": TypeAdapter(Label | None),
+        "comment": TypeAdapter(Comment | None),
+        "author": TypeAdapter(Author),
+    },
     # A run that has ended must not have a wait: the query for due waits reads those of all tenants.
     "run_waits": {
         "status": TypeAdapter(EndedWaitStatus),

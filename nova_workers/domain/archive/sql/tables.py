@@ -136,6 +136,7 @@ KEPT: Final = (
     ),
     KeptTable("compactions", "h.id, t.depth, t.id", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
     KeptTable("usage", "h.id, t.depth, t.id", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
+    KeptTable("feedback", "h.id, r.seq, x.id", join=_OF_RUN, agent="h.agent_id", thread="h.id"),
     KeptTable("run_waits", "h.id, r.seq, x.id", join=_OF_RUN, agent="h.agent_id", thread="h.id"),
     KeptTable(
         "thread_heads",
@@ -208,6 +209,8 @@ _OWNED: Final = frozenset(
         ("usage", "run_id"),
         ("usage", "turn_id"),
         ("usage", "thread_id"),
+        ("feedback", "run_id"),
+        ("feedback", "thread_id"),
         ("run_waits", "run_id"),
         ("thread_heads", "thread_id"),
         ("trigger_firings", "trigger_id"),

@@ -26,6 +26,7 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "work_order_completed": "work_order.completed",
     "work_order_review": "work_order.review",
     "audit_recorded": "audit.recorded",
+    "feedback_given": "feedback.given",
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from nova_workers.base.ids import id_at
-from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
+from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, Rating, sql_list
 from nova_workers.contracts.http.wire import RunStatus
 
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
@@ -30,6 +30,7 @@ IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of
 such an index to find one run: every running run, and those that ended since the last vacuum."""
 
+_SIGNS: Final[Mapping[Rating, int]] = {"up": 1, "down": -1}
 _LIKE = re.compile(r"[\\%_]")
 _INDEXED = {
     "before": "r.id < :before",
@@ -51,6 +52,8 @@ _SCANNED = {
                               WHERE (r.meta ->> wanted.key) IS DISTINCT FROM wanted.value)""",
     # By the key of the table for each run: a join would be planned as one over all usage.
     "min_cost_usd": "(SELECT u.cost_usd FROM usage u WHERE u.run_id = r.id) >= :min_cost_usd::float8::numeric",
+    # By the index of the table that begins with the run.
+    "rated": "EXISTS (SELECT FROM feedback f WHERE f.run_id = r.id AND sign(f.score) = :rated::float8)",
     "text": """(r.error_message ILIKE :text OR r.result_text ILIKE :text
                 OR EXISTS (SELECT FROM jsonb_array_elements(r.content) AS part (block)
                             WHERE part.block ->> 'text' ILIKE :text))""",
@@ -82,6 +85,8 @@ class RunFilter:
     metadata: Mapping[str, str] | None = None
     """Entries of their metadata, with numbers and booleans as JSON writes them."""
     min_cost_usd: float | None = None
+    rated: Rating | None = None
+    """Feedback has a score above 0, or below."""
     text: str | None = None
     """A part of the message, the answer or the error, in any case."""
 
@@ -132,6 +137,7 @@ def conditions_of(which: RunFilter, *, before: str | None = None, after: str | N
         "tag": which.tag,
         "metadata": dict(which.metadata) if which.metadata else None,
         "min_cost_usd": which.min_cost_usd,
+        "rated": None if which.rated is None else _SIGNS[which.rated],
         "text": None if which.text is None else _containing(which.text),
         "trigger_id": which.trigger_id,
         "parent_run_id": which.parent_run_id,

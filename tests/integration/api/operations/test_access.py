@@ -128,6 +128,10 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("DELETE", "/v1/work-order-policies/{policy_id}", None),
     ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
     ("DELETE", "/v1/pairings/{pairing_id}", None),
+    ("POST", "/v1/runs/{run_id}/feedback", {"score": 1}),
+    ("GET", "/v1/runs/{run_id}/feedback", None),
+    ("DELETE", "/v1/feedback/{feedback_id}", None),
+    ("GET", "/v1/agents/{agent_id}/feedback", None),
 ]
 # Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {
@@ -143,6 +147,7 @@ LISTS = (
     "/v1/runs",
     "/v1/keys",
     "/v1/pairings",
+    "/v1/feedback",
     "/v1/agents",
     "/v1/waits",
     "/v1/tasks",
@@ -200,6 +205,12 @@ VALUES (:tenant_id, 'THEIR_TOKEN', 'secret', 'k', 'x')
 """
 
 
+_FEEDBACK = """
+INSERT INTO feedback (id, tenant_id, run_id, thread_id, agent_id, name, comment, source, key_id)
+VALUES (:feedback_id, :tenant_id, :run_id, :thread_id, 'their-agent', 'rating', 'secret', 'person', 'k')
+"""
+
+
 async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
     """Create one row of each kind in another tenant, and return the ids."""
     rows = {
@@ -213,6 +224,10 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
     thread = (await other.post("/v1/threads", json={"agent_id": "their-agent"})).json()
     run = (await other.post(f"/v1/threads/{thread['id']}/runs", json={"message": "secret"})).json()
+    feedback_id = new_id("fbk")
+    await database.execute(
+        _FEEDBACK, feedback_id=feedback_id, tenant_id=other_tenant.id, run_id=run["id"], thread_id=thread["id"]
+    )
     note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
     memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
     tree = (await other.post("/v1/orchestrations", json={"agent_id": "their-agent", "task": "Secret"})).json()
@@ -238,6 +253,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],
+        "feedback_id": feedback_id,
         "session_id": (await other.post("/v1/sign-ins", json={})).json()["session_id"],
         "key_id": other_tenant.key_id,
         "note_id": note["id"],

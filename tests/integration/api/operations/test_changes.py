@@ -162,7 +162,7 @@ async def test_a_key_gets_what_it_may_read_of_its_own_tenant(api: Api, other_ten
     made = await api.http.post("/v1/keys", json={"name": "narrow", "scopes": ["workspace"]})
     async with api.client(made.json()["key"]) as narrow, api.client(other_tenant.key) as other:
         refused = await narrow.get("/v1/events", params={"subject": "run"})
-        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "runs")
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "runs:read")
         async with following(narrow) as feed, following(other) as theirs:
             await anext(feed)
             await anext(theirs)
@@ -171,7 +171,7 @@ async def test_a_key_gets_what_it_may_read_of_its_own_tenant(api: Api, other_ten
             assert said(await anext(feed)) == ("task", str(task["id"]), "created")
             own = (await other.post("/v1/tasks", json={"title": "Mine", "owner_agent_id": "nova"})).json()
             assert said(await anext(theirs)) == ("task", str(own["id"]), "created")
-    assert {"runs", "workspace", None} == set(SCOPE_OF.values())
+    assert {"runs:read", "workspace:read", "workspace", None} == set(SCOPE_OF.values())
 
 
 async def test_a_heartbeat_moves_the_cursor_and_ends_the_stream_of_a_revoked_key(

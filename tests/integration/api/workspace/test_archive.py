@@ -74,7 +74,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     },
     "threads": {
         "id": "thr_1", "head_turn_id": "turn_2", "active_run_id": None, "session_id": "ses_1", "task_id": 7,
-        "forked_from_thread_id": None, "forked_from_turn_id": None, "deleted_at": None,
+        "forked_from_thread_id": None, "forked_from_turn_id": None, "deleted_at": None, "origin": "api",
     },
     "runs": {
         "id": "run_1", "thread_id": "thr_1", "status": "succeeded", "queue": "background", "on_busy": "steer",
@@ -95,6 +95,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "usage": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "cost_usd": "0.00000001"},
     "run_waits": {"run_id": "run_1", "kind": "user", "status": "resolved", "child_run_id": None,
                   "request": {"kind": "user", "question": "Which?"}},
+    "feedback": {"run_id": "run_1", "thread_id": "thr_1", "score": -0.25, "source": "user"},
     "thread_states": {"thread_id": "thr_1"},
     "thread_heads": {"thread_id": "thr_1", "turn_id": "turn_1", "run_id": "run_1", "move": "turn"},
 }  # fmt: skip
@@ -251,7 +252,20 @@ async def test_the_folder_is_readable_for_people(source: NovaClient, tmp_path: P
     assert files["agents/clerk/files/sent_files_id.content"] == bytes(range(256))
     kinds = [next(iter(json.loads(line))) for line in files["agents/clerk/threads/thr_1.jsonl"].splitlines()]
     assert kinds == [
-        *("thread", "state", "run", "turn", "turn", "message", "tool_call", "compaction", "usage", "wait", "head")
+        *(
+            "thread",
+            "state",
+            "run",
+            "turn",
+            "turn",
+            "message",
+            "tool_call",
+            "compaction",
+            "usage",
+            "feedback",
+            "wait",
+            "head",
+        )
     ]
     assert b"ses_1" not in files["agents/clerk/threads/thr_1.jsonl"]
 
