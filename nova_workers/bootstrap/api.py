@@ -15,7 +15,7 @@ from nova_workers.base.observability.foreign import ForeignMessages
 from nova_workers.base.observability.loop import watch_loop
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
-from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
+from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, session_name
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
 from nova_workers.bootstrap.webhooks import build_pushes, build_webhooks
 from nova_workers.broker.dispatcher import BrokerDispatcher
@@ -174,7 +174,10 @@ def build_api(settings: Settings) -> ApiServices:
     vault = Vault.of(settings.secrets.source)
     ceilings = CeilingRules.of(settings)
     archive_database = PostgresDatabase(
-        settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
+        settings.require_database_url(),
+        pool_size=settings.api.archives,
+        access="tenants",
+        name=session_name("nova-api"),
     )
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
     order_keys = OrderKeys(vault, secret_values(settings))

@@ -10,12 +10,13 @@ from typing import Any, Literal
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.base.release import release
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker.redis_connections import connect
 from nova_workers.ledger.database import Access, PostgresDatabase
 
 ConnectionName = Literal["nova-api", "nova-worker"]
-"""Of a process's connections, as Postgres (`pg_stat_activity`) and Redis (`CLIENT LIST`) show them."""
+"""The name of a connection in Redis (`CLIENT LIST`), and with the release in Postgres (`pg_stat_activity`)."""
 
 _RESERVED_SHARE = 4
 """A quarter of the API's pool is for what sees all tenants: the check of keys, health, operators."""
@@ -38,6 +39,11 @@ class Background:
         await stop_tasks(self.tasks)
 
 
+def session_name(name: ConnectionName) -> str:
+    """Return the name of a process's sessions, such as ``nova-api 0.3.0``: `nova upgrade` reads releases from them."""
+    return f"{name} {release()}"
+
+
 def connect_database(
     settings: Settings, name: ConnectionName, access: Access, *, per_tenant: int | None = None
 ) -> PostgresDatabase:
@@ -47,7 +53,7 @@ def connect_database(
         settings.require_database_url(),
         pool_size=size,
         access=access,
-        name=name,
+        name=session_name(name),
         reserved=size // _RESERVED_SHARE,
         per_tenant=per_tenant,
     )
@@ -59,7 +65,7 @@ def connect_session(url: str) -> PostgresDatabase:
         url,
         pool_size=1,
         access="fleet",
-        name="nova-worker",
+        name=session_name("nova-worker"),
         command_timeout_s=_LOOK_TIMEOUT_S,
         keeps_sessions=True,
     )

@@ -120,6 +120,7 @@ COMMANDS = (
         _RUN,
         "fleet",
     ),
+    Lazy("upgrade", "nova_workers.cli.operations.upgrade", "See what an upgrade takes, and migrate.", _RUN, "fleet"),
     Lazy("backup", "nova_workers.cli.backups.commands", "Write the whole database into a file.", _RUN, "fleet"),
     Lazy("restore", "nova_workers.cli.backups.commands", "Read such a file into an empty database.", _RUN, "fleet"),
     Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN, "fleet"),

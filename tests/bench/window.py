@@ -16,7 +16,7 @@ from tests.bench.machine import CpuMeter
 
 _LOOK_EVERY_S = 0.5
 _SESSIONS = """
-SELECT application_name AS name, count(*) AS sessions FROM pg_stat_activity
+SELECT split_part(application_name, ' ', 1) AS name, count(*) AS sessions FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend' GROUP BY 1
 """
 _TRANSACTIONS = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"

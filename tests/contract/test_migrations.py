@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import asyncpg
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, text
 
 from models import metadata, migrate
+from models.migrations.record import RECORD
 from nova_workers.devstack.servers.binaries import postgres_programs
+from tests.requirements import proves
+from tests.support.data.migration_record import PAGE, measure, to_json, to_page
 
 
 async def _create_from_models(url: str) -> None:
@@ -106,42 +107,22 @@ async def test_every_table_has_a_comment(database_url: str) -> None:
 
 _FIRST_BESIDE_A_RELEASE = "0027"
 """The migrations before it were made before there was a release to migrate beside."""
-_NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
-_LOCKING_INDEX = re.compile(r"(?:CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\S+ ON (\w+)|DROP INDEX (?!CONCURRENTLY))")
-_REVISION = re.compile(r"(?:UPDATE|INSERT INTO) alembic_version [^']*'(\d+)'")
 
 
-@contextmanager
-def _recorded() -> Generator[list[str]]:
-    """Record the statements of all engines."""
-    statements: list[str] = []
-
-    def note(*given: object) -> None:
-        statements.append(" ".join(str(given[2]).split()))
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield statements
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
-
-
-async def test_indexes_of_tables_with_rows_are_made_and_dropped_without_locking_them(empty_url: str) -> None:
-    with _recorded() as statements:
-        await migrate.upgrade(empty_url)
-    locking: dict[str, list[str]] = {}
-    of_revision, new_tables = list[str](), set[str]()
-    for statement in statements:
-        if (made := _NEW_TABLE.match(statement)) is not None:
-            new_tables.add(made[1])
-        elif (index := _LOCKING_INDEX.match(statement)) is not None and index[1] not in new_tables:
-            of_revision.append(statement)
-        elif (moved := _REVISION.match(statement)) is not None:
-            # What came before this statement belongs to its revision.
-            locking[moved[1]] = of_revision
-            of_revision, new_tables = [], set()
-    assert max(locking) == migrate.head()
-    assert {at: found for at, found in locking.items() if found and at >= _FIRST_BESIDE_A_RELEASE} == {}
+@proves("upgrade.shown")
+async def test_what_each_migration_locks_is_recorded_and_indexes_lock_no_table_with_rows(empty_url: str) -> None:
+    steps = await measure(empty_url)
+    how = "run `python -m tests.support.data.migration_record`"
+    assert to_json(steps) == RECORD.read_text("utf-8"), how
+    assert to_page(steps) == PAGE.read_text("utf-8"), how
+    assert steps[-1].revision == migrate.head()
+    locking = {
+        step.revision: table
+        for step in steps
+        for table, touch in step.tables.items()
+        if step.revision >= _FIRST_BESIDE_A_RELEASE and {"indexed", "index dropped"} & set(touch.work)
+    }
+    assert locking == {}
 
 
 async def test_an_index_that_a_crash_left_invalid_is_made_again(database_url: str, empty_url: str) -> None:

@@ -20,7 +20,7 @@ from tests.support.processes.fleet import Fleet, fleet_env
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 _ROW = re.compile(r"^\| (API|worker|beat) \| (\d+)[^|]*\| (\d+)[^|]*\|", re.MULTILINE)
 _SESSIONS = """
-SELECT application_name AS name, pid FROM pg_stat_activity
+SELECT split_part(application_name, ' ', 1) AS name, pid FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend'
 """
 _LOOK_EVERY_S = 0.05

@@ -1,4 +1,4 @@
-"""Waits: a call may wait again once its first wait is over, as one does that was permitted and then asks somebody."""
+"""Waits: a call may wait again once its first wait is over, as one does that was permitted and then asks a person."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -27,14 +27,14 @@ _CONNECT_S = 5
 _MANY_CONNECTIONS = 0.85
 """The share of the connections of users that are no superusers which is a warning."""
 _FEW_CONNECTIONS = 3
-_LONG_TRANSACTION_S = 300
+LONG_TRANSACTION_S = 300
 
 _CONNECTIONS = """
 SELECT (SELECT count(*)::int FROM pg_stat_activity WHERE backend_type = 'client backend') AS used,
        current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int AS most
 """
 
-_OLDEST_TRANSACTION = """
+OLDEST_TRANSACTION = """
 SELECT pid, COALESCE(usename, '') AS "user", application_name AS program, COALESCE(datname, '') AS database,
        COALESCE(state, 'hidden') AS state, EXTRACT(EPOCH FROM now() - xact_start)::float8 AS age_s
   FROM pg_stat_activity
@@ -118,8 +118,8 @@ async def _check_connections(connection: asyncpg.Connection) -> Finding:
 
 async def _check_transactions(connection: asyncpg.Connection) -> Finding | None:
     """Return the oldest transaction of the server that is open for long. Those of other users may be hidden."""
-    row = await connection.fetchrow(_OLDEST_TRANSACTION)
-    if row is None or row["age_s"] < _LONG_TRANSACTION_S:
+    row = await connection.fetchrow(OLDEST_TRANSACTION)
+    if row is None or row["age_s"] < LONG_TRANSACTION_S:
         return None
     program = f"{row['user']!r}" + (f", {row['program']!r}" if row["program"] else "")
     detail = f"one of {program} in the database {row['database']!r} is open for {age(row['age_s'])} ({row['state']})"

@@ -58,7 +58,7 @@ async def test_connections_and_a_transaction_that_is_open_for_long_are_reported(
     assert found.state == "warn"
     assert "max_connections" in found.fix
 
-    monkeypatch.setattr(database_checks, "_LONG_TRANSACTION_S", 0)
+    monkeypatch.setattr(database_checks, "LONG_TRANSACTION_S", 0)
     async with database.transaction() as connection:
         await connection.fetchval("SELECT 1")
         found = await _finding(database_url, "long transactions")
