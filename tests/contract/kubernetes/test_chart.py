@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from api.doors.loading import DOORS
 from nova_workers.base.config.secret_variables import secret_settings
+from nova_workers.base.config.settings import CLIENT_VARIABLES
 from nova_workers.ledger.database import Database
 from tests.support.data.charts import (
     CHART,
@@ -26,12 +28,18 @@ from tests.support.data.charts import (
     needs_helm,
     refusal,
     rendered,
+    workloads,
 )
 from tests.support.data.documents import ROOT, blocks
 from tests.support.data.idle_api import idle_api
 
 _VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
-_OPERATORS = {"external-secrets.io/v1", "keda.sh/v1alpha1", "monitoring.coreos.com/v1"}
+_OPERATORS = {
+    "external-secrets.io/v1",
+    "gateway.networking.k8s.io/v1",
+    "keda.sh/v1alpha1",
+    "monitoring.coreos.com/v1",
+}
 """APIs that no schema of Kubernetes has."""
 _MONITORING = ROOT / "deploy" / "monitoring"
 
@@ -46,6 +54,11 @@ def _values(name: str) -> Path:
 
 def _by_kind(name: str, kind: str) -> dict[str, Document]:
     return {one["metadata"]["name"]: one for one in rendered(_values(name)) if one["kind"] == kind}
+
+
+def _settings(values: Path) -> dict[str, str]:
+    (found,) = (one["data"] for one in rendered(values) if one["metadata"]["name"] == "nova-settings")
+    return found
 
 
 # Values
@@ -103,6 +116,29 @@ def test_the_schema_refuses_wrong_values(path: str, value: object) -> None:
     assert not validator.is_valid(values)
 
 
+@needs_helm
+def test_no_setting_that_the_chart_makes_can_be_a_value() -> None:
+    validator = jsonschema_rs.validator_for(_schema())
+    shared = {name: data for values in VALUE_SETS for name, data in _settings(values).items()}
+    own = {
+        entry["name"]
+        for values in VALUE_SETS
+        for pod in workloads(rendered(values)).values()
+        for entry in pod["containers"][0].get("env", ())
+    }
+    made = {name for name in {*shared, *own} if name.startswith("NOVA_")} - CLIENT_VARIABLES
+    # Those of the sets `placement` and `pools`, and the two that are a choice.
+    free = {name for name in made if validator.is_valid({"settings": {name: "text"}})}
+    assert free == {
+        "NOVA_ENVIRONMENT",
+        "NOVA_MODEL__MAX_TOKENS",
+        "NOVA_TELEMETRY__LOG_FORMAT",
+        "NOVA_TELEMETRY__LOG_LEVEL",
+        "NOVA_TIMEZONE",
+        "NOVA_TOOLS__SHELL_SANDBOX",
+    }
+
+
 def test_no_setting_that_holds_a_secret_can_be_a_value() -> None:
     validator = jsonschema_rs.validator_for(_schema())
     names = [*secret_settings(), "NOVA_OPENAI__PROVIDERS__LOCAL__API_KEY", "NOVA_TELEGRAM__BOTS__DESK__TOKEN"]
@@ -153,6 +189,11 @@ def test_a_pool_replaces_values_also_by_nothing() -> None:
 def test_lint_finds_nothing() -> None:
     done = helm("lint", "--strict", CHART)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_chart_is_for_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))["appVersion"] == project["version"]
 
 
 def test_there_are_twelve_sets_of_values() -> None:
@@ -255,10 +296,28 @@ def test_an_ingress_has_every_path_of_the_api_but_metrics_and_probes() -> None:
     public = {*idle_api().openapi()["paths"], *(door.prefix.rstrip("/") for door in DOORS.values())} - inside
     assert [address for address in public if not reaches(address)] == []
     assert [address for address in inside if reaches(address)] == []
-    (settings,) = (one["data"] for name, one in _by_kind("ingress", "ConfigMap").items() if name == "nova-settings")
+    settings = _settings(_values("ingress"))
     assert "nova.example.org" in json.loads(settings["NOVA_ALLOWED_HOSTS"])
     assert settings["NOVA_API__PUBLIC_URL"] == "https://nova.example.org"
     assert json.loads(settings["NOVA_API__TRUSTED_PROXIES"]) == ["nova-console-pods", "10.244.0.0/16"]
+
+
+@needs_helm
+def test_routes_of_gateways_have_the_paths_of_an_ingress() -> None:
+    routes = _by_kind("gateway", "HTTPRoute")
+    assert _by_kind("gateway", "Ingress") == {}
+    assert {name: one["spec"]["hostnames"] for name, one in routes.items()} == {
+        "nova-api": ["nova.example.org"],
+        "nova-console": ["console.example.org"],
+    }
+    (rule,) = routes["nova-api"]["spec"]["rules"]
+    paths = [one["path"] for one in _by_kind("ingress", "Ingress")["nova-api"]["spec"]["rules"][0]["http"]["paths"]]
+    matched = [one["path"]["value"] for one in rule["matches"]]
+    assert matched == [path for path in paths if path in {"/v1", "/docs", "/openapi.json", "/openai"}]
+    assert rule["timeouts"] == {"request": "0s"}
+    (reference,) = rule["backendRefs"]
+    service = _by_kind("gateway", "Service")[reference["name"]]
+    assert reference["port"] in {port["port"] for port in service["spec"]["ports"]}
 
 
 @needs_helm

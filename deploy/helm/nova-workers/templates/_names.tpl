@@ -96,7 +96,7 @@ All groups of workers by component, as JSON: the common ones, and those of worke
   "NOVA_HOME" "/tmp/nova"
   "NOVA_API__HOST" "0.0.0.0"
   "NOVA_ALLOWED_HOSTS" (concat $hosts .Values.api.allowedHosts | toJson)
-  "NOVA_API__TRUSTED_PROXIES" (prepend .Values.api.trustedProxies (printf "%s-console-pods" $name) | toJson)
+  "NOVA_API__TRUSTED_PROXIES" (concat (ternary (list (printf "%s-console-pods" $name)) list .Values.console.enabled) .Values.api.trustedProxies | default list | toJson)
   "NOVA_TELEMETRY__LOG_FORMAT" "json"
   "NOVA_WORKER__HEARTBEAT_DIR" "/tmp/nova/heartbeats"
   "NOVA_WORKER__METRICS_HOST" "0.0.0.0"
