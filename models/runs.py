@@ -292,6 +292,20 @@ class Switch(Table, table=True):
     created_at: datetime = time(now=True)
 
 
+class RunList(Table, table=True):
+    """The filter and the order of a list of runs, which a person saved under a name."""
+
+    __tablename__ = "run_lists"
+    __table_args__ = (Index(None, "tenant_id", "owner_id", "name", unique=True),)
+
+    id: str = pk()
+    tenant_id: str = fk("tenants.id")
+    owner_id: str = id_ref(comment="The first of the keys that replaced each other")
+    name: str = string()
+    query: dict[str, Any] = json(comment="contracts.http.run_lists.RunListQuery")
+    created_at: datetime = time(now=True)
+
+
 class WorkerInstall(Table, table=True):
     """The code of users that a live worker has; the worker renews the row."""
 

@@ -41,6 +41,7 @@ IdKind = Literal[
     "orc",
     "par",
     "psh",
+    "rls",
     "run",
     "sgn",
     "tch",

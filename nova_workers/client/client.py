@@ -33,6 +33,7 @@ from nova_workers.client.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.resources.overview import Overview
 from nova_workers.client.resources.pairings import Pairings
 from nova_workers.client.resources.projects import Projects
+from nova_workers.client.resources.run_lists import RunLists
 from nova_workers.client.resources.runs import Runs
 from nova_workers.client.resources.secrets import Secrets
 from nova_workers.client.resources.skills import Skills
@@ -90,6 +91,7 @@ class NovaClient:
         self.agents = Agents(transport)
         self.threads = Threads(transport)
         self.runs = Runs(transport)
+        self.run_lists = RunLists(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

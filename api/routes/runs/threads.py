@@ -1,6 +1,7 @@
 """``/v1/threads``: conversations."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -22,6 +23,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.idempotency.sql import name_made, once
+from nova_workers.domain.keys.sql.keys import keys_of_person
 from nova_workers.domain.runs.sql import reads as run_reads
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.sql import lineage, lists
@@ -69,11 +71,13 @@ ForkedFromQuery = Annotated[
 ]
 
 MYSELF = "me"
-"""Names the key of the request as the creator of threads."""
+"""Names the key of the request, with those that it replaced, as the creator of threads."""
 OriginQuery = Annotated[RunSource | None, Query(description="Only those that this began.")]
 CreatorQuery = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
-    Query(description="Only those that this API key created; `me` is the key of the request."),
+    Query(
+        description="Only those that this API key created; `me` is that of the request, with those that it replaced."
+    ),
 ]
 PinnedQuery = Annotated[Flag | None, Query(description="Only those that are pinned; false, only the others.")]
 ArchivedQuery = Annotated[Flag | None, Query(description="Only those that are archived; false, only the others.")]
@@ -154,13 +158,17 @@ async def list_threads(
         label=label,
         forked_from=forked_from,
         origin=origin,
-        created_by=caller.key_id if created_by == MYSELF else created_by,
+        created_by=created_by,
         pinned=pinned,
         archived=archived,
     )
     listing = paging.of(caller.tenant_id, "threads", str, *which.given().items())
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
+        if created_by == MYSELF:
+            mine = await keys_of_person(connection, caller.tenant_id, caller.key_id)
+            by = {"created_by": mine[0]} if len(mine) == 1 else {"created_by": None, "created_by_any": mine}
+            which = replace(which, **by)
         rows = await lists.list_threads(connection, caller.tenant_id, which, before=listing.key, limit=listing.rows)
     return listing.page(rows, lambda thread: thread.id)
 

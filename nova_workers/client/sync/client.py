@@ -35,6 +35,7 @@ from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.sync.resources.overview import Overview
 from nova_workers.client.sync.resources.pairings import Pairings
 from nova_workers.client.sync.resources.projects import Projects
+from nova_workers.client.sync.resources.run_lists import RunLists
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
 from nova_workers.client.sync.resources.skills import Skills
@@ -91,6 +92,7 @@ class SyncNovaClient:
         self.agents = Agents(transport)
         self.threads = Threads(transport)
         self.runs = Runs(transport)
+        self.run_lists = RunLists(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

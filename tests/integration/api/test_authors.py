@@ -40,6 +40,7 @@ _STEER_NO_AGENT = {
     "BulkRetry": "tries runs again, as they were",
     "FeedbackGive": "an opinion of what a run did",
     "FleetPause": "pauses",
+    "RunListSave": "says which runs a person looks at",
     "KeyCreate": "a key gives what it has",
     "KeyRotate": "a key gives what it has",
     "LeaseRequest": "the state of a client",

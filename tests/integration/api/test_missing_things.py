@@ -31,6 +31,7 @@ _KINDS = {
     "work-order-secrets": "order_secret",
     "pairings": "pairing",
     "projects": "project",
+    "run-lists": "run_list",
     "runs": "run",
     "secrets": "secret",
     "sign-ins": "session",

@@ -117,6 +117,27 @@ async def test_the_list_is_sorted_by_its_headings_and_says_how_in_its_address(
     assert "No run fits" in (await browser.get("/runs?text=nothing+has+this")).text
 
 
+async def test_a_list_is_saved_as_a_tab_with_its_filters_and_order(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    address = "/runs?status=failed&agent=nova&period=week&sort=cost"
+    assert "Save as a tab" in (await browser.get(address)).text
+    fields = {"status": "failed", "agent": "nova", "period": "week", "sort": "cost", "name": "Dear failures"}
+    saved = await browser.post("/runs/lists", data=fields)
+    assert saved.headers["location"] == address
+    page = (await browser.get("/runs")).text
+    href = address.replace("&", "&amp;")
+    assert f'<a href="{href}">Dear failures</a>' in page
+    shown = (await browser.get(address)).text
+    assert f'<a href="{href}" aria-current="page">Dear failures</a>' in shown
+    ended = re.search(r'action="(/runs/lists/[^"]+/delete)"', shown)
+    assert ended is not None
+    assert (await browser.post(ended[1])).headers["location"] == "/runs"
+    assert "Dear failures" not in (await browser.get("/runs")).text
+    refused = await browser.post("/runs/lists", data={"status": "failed", "name": " "})
+    assert "name" in (await browser.get(refused.headers["location"])).text
+
+
 async def test_the_list_is_a_file_for_spreadsheets_in_its_order(console: Console, browser: httpx2.AsyncClient) -> None:
     for text in ("=1+1", "two, with a comma"):
         await console.api.run(await console.api.thread(), text)

@@ -11,6 +11,7 @@ from starlette.datastructures import ImmutableMultiDict
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.vocabulary import RunSort, RunSource, SortOrder
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.run_lists import RunListQuery
 from nova_workers.contracts.http.wire import RunPage, RunQueue, RunStatus
 
 PERIODS: Final[Mapping[str, str]] = {
@@ -131,6 +132,51 @@ class RunQuery:
         else:
             return self.since
         return begin if self.since is None else max(begin, self.since)
+
+    @classmethod
+    def saved(cls, query: RunListQuery) -> Self:
+        """Return the filters and the order of a saved list."""
+        return cls(
+            statuses=tuple(query.status),
+            text=query.text,
+            agent=query.agent_id,
+            period=query.period,
+            source=query.source,
+            trigger=query.trigger_id,
+            channel=query.channel,
+            tag=query.tag,
+            metadata=query.metadata,
+            cost=query.min_cost_usd,
+            queue=query.queue,
+            thread=query.thread_id,
+            parent=query.parent_run_id,
+            since=query.since,
+            until=query.until,
+            sort=query.sort,
+            order=query.order,
+        )
+
+    def to_save(self) -> dict[str, object]:
+        """Return them as the query of a list to save."""
+        return {
+            "status": list(self.statuses),
+            "text": self.text,
+            "agent_id": self.agent,
+            "period": self.period,
+            "source": self.source,
+            "trigger_id": self.trigger,
+            "channel": self.channel,
+            "tag": self.tag,
+            "metadata": self.metadata,
+            "min_cost_usd": self.cost,
+            "queue": self.queue,
+            "thread_id": self.thread,
+            "parent_run_id": self.parent,
+            "since": self.since,
+            "until": self.until,
+            "sort": self.sort,
+            "order": self.order,
+        }
 
     def fields(self, *, ordered: bool = True) -> list[tuple[str, str]]:
         """Return the filters, and the order, as fields of a form or an address."""

@@ -1,5 +1,6 @@
 """Runs: the list, with filters and an order."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from nova_workers.base.vocabulary import OPEN_RUNS, FinishStatus, RunSort, RunSource
 from nova_workers.console.access import agent_choices
 from nova_workers.console.pages.runs.filters import PERIODS, SORTS, RunQuery, read_moment
+from nova_workers.console.pages.runs.saved import load_tabs
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
@@ -31,7 +33,8 @@ async def show(request: Request) -> Response:
     """Show a page of runs, newest first or in the order that was chosen."""
     client, now = client_of(request), state_of(request).clock.now()
     which = RunQuery.of(request.query_params)
-    agents = _by_name(await agent_choices(client) or ())
+    choices, tabs = await asyncio.gather(agent_choices(client), load_tabs(client))
+    agents = _by_name(choices or ())
     which = which.with_agent(agents)
     cursor = cursor_of(request)
     # A period until now ends for all pages of a list when its first one was asked for.
@@ -43,6 +46,8 @@ async def show(request: Request) -> Response:
         runs=page.items,
         page=page,
         which=which,
+        tabs=tabs,
+        tab=next((tab for tab in tabs if tab.href == which.address()), None),
         agents=agents,
         agent_label=dict(agents).get(which.agent or "", which.agent),
         heads=[(title, sort, which.sorted_by(sort).address()) for sort, title in _SORTED.items()],

@@ -160,6 +160,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "webhooks": "an address of this fleet, and a secret encrypted for it",
     "push_configs": "addresses of clients of this fleet, and secrets encrypted for it",
     "sign_ins": "sessions of people at this fleet",
+    "run_lists": "belong to keys of this fleet",
     "channel_pairings": "rights of people of this fleet",
     "leases": "belong to processes beside this fleet",
     "idempotency_keys": "belong to requests to this fleet, for days",

@@ -59,6 +59,16 @@ SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.role, k.expires
  WHERE k.tenant_id = :tenant_id AND k.id = :key_id
 """
 
+# A person whose key was rotated is the same one. UNION ends at a circle, which no rotation makes.
+_OF_PERSON = """
+WITH RECURSIVE line AS (
+    SELECT id FROM api_keys WHERE tenant_id = :tenant_id AND id = :key_id
+    UNION
+    SELECT k.id FROM line l JOIN api_keys k ON k.tenant_id = :tenant_id AND k.replaced_by = l.id
+)
+SELECT id FROM line ORDER BY id DESC
+"""
+
 # Idempotent: the first revocation's time stays.
 _REVOKE = f"""
 UPDATE api_keys SET revoked_at = COALESCE(revoked_at, now())
@@ -141,6 +151,11 @@ class LockedKey:
 def hash_secret(secret: str) -> bytes:
     """Return the hash that is stored of a secret; 256 random bits need no slow hash."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+async def keys_of_person(connection: Connection, tenant_id: str, key_id: str) -> list[str]:
+    """Return a key with those that it replaced, from the newest on."""
+    return [row["id"] for row in await connection.fetch(_OF_PERSON, tenant_id=tenant_id, key_id=key_id)]
 
 
 async def create_key(

@@ -81,6 +81,7 @@ SWEPT: Final = (
     "webhooks",
     "leases",
     "channel_pairings",
+    "run_lists",
     "sign_ins",
     "upkeep_cursors",
     "triggers",

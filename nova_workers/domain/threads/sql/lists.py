@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -16,7 +17,9 @@ _CONDITIONS: Final = {
     "label": "t.label = :label",
     "forked_from": "t.forked_from_thread_id = :forked_from",
     "origin": "t.origin = :origin",
+    # Of one it is a condition of the index in the list's order, as it is for most.
     "created_by": "t.created_by = :created_by",
+    "created_by_any": "t.created_by = ANY(:created_by_any::text[])",
 }
 # Spelt out: the planner uses a partial index only if it sees the value.
 _MARKS: Final = {
@@ -38,6 +41,8 @@ class ThreadFilter:
     origin: RunSource | None = None
     created_by: str | None = None
     """Only those that this API key created."""
+    created_by_any: Sequence[str] | None = None
+    """Only those that any of these API keys created."""
     pinned: bool | None = None
     archived: bool | None = None
 

@@ -127,6 +127,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/work-order-policies/{policy_id}/versions", None),
     ("DELETE", "/v1/work-order-policies/{policy_id}", None),
     ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
+    ("DELETE", "/v1/run-lists/{list_id}", None),
     ("DELETE", "/v1/pairings/{pairing_id}", None),
     ("POST", "/v1/runs/{run_id}/feedback", {"score": 1}),
     ("GET", "/v1/runs/{run_id}/feedback", None),
@@ -146,6 +147,7 @@ LISTS = (
     "/v1/threads",
     "/v1/runs",
     "/v1/keys",
+    "/v1/run-lists",
     "/v1/pairings",
     "/v1/feedback",
     "/v1/agents",
@@ -250,6 +252,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     return {
         "tenant_id": other_tenant.id,
         "pairing_id": (await other.get("/v1/pairings")).json()["items"][0]["id"],
+        "list_id": (await other.post("/v1/run-lists", json={"name": "Secret", "query": {}})).json()["id"],
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],
