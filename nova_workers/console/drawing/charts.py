@@ -1,7 +1,11 @@
-"""Plots as SVG, made on the server: stacked bars and lines over time, with the values as titles."""
+"""Plots as SVG, made on the server: stacked bars and lines over time.
 
-from collections.abc import Sequence
-from typing import NamedTuple
+A column of a plot, as high as it is, has its values as a title, and may lead to what is behind them.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import ceil, floor, log10
+from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
@@ -9,12 +13,16 @@ _WIDTH, _HEIGHT, _TOP, _BOTTOM = 600.0, 140.0, 16.0, 20.0
 _GAP = 0.2
 """Between two bars, as a part of their width."""
 _MAX_LABELS, _LABEL_WIDTH = 8, 32.0
-_RECT = Markup('<rect class="{kind}" x="{x}" y="{y}" width="{w}" height="{h}"><title>{title}</title></rect>')
+_MOST_TICKS: Final = 4
+_RECT = Markup('<rect class="{kind}" x="{x}" y="{y}" width="{w}" height="{h}"/>')
 _LINE = Markup('<path class="line {kind}" d="{d}"/>')
-_DOT = Markup('<circle class="{kind}" cx="{x}" cy="{y}" r="2.5"><title>{title}</title></circle>')
+_DOT = Markup('<circle class="{kind}" cx="{x}" cy="{y}" r="2.5"/>')
+_COLUMN = Markup('<rect class="column" x="{x}" y="0" width="{w}" height="{h}"><title>{title}</title></rect>')
+# Not a stop of the tab key each: the page has the same runs as a list.
+_LINK = Markup('<a href="{href}" tabindex="-1" aria-label="{title}">{inside}</a>')
 _TEXT = Markup('<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>')
 _GRID = Markup('<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}"/>')
-_PLOT = Markup('<svg class="plot" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{inside}</svg>')
+_PLOT = Markup('<svg class="plot" viewBox="0 0 {width} {height}" role="{role}" aria-label="{label}">{inside}</svg>')
 
 
 class Series(NamedTuple):
@@ -25,17 +33,26 @@ class Series(NamedTuple):
     values: Sequence[float | None]
 
 
-def stacked_bars(label: str, labels: Sequence[str], series: Sequence[Series], unit: str = "") -> Markup:
-    """Return a bar for each label, of the values of all series on top of each other."""
+def stacked_bars(
+    label: str, labels: Sequence[str], series: Sequence[Series], unit: str = "", *, links: Sequence[str] = ()
+) -> Markup:
+    """Return a bar for each label, of the values of all series on top of each other.
+
+    Args:
+        label: What is drawn.
+        labels: Of the bars.
+        series: Their values.
+        unit: Of the values.
+        links: Where each bar leads; none lead anywhere without.
+    """
     totals = [sum(each.values[at] or 0.0 for each in series) for at in range(len(labels))]
-    highest = max(totals, default=0.0)
+    scale = _Scale.of(max(totals, default=0.0))
     step = _WIDTH / max(len(labels), 1)
     parts: list[Markup] = []
-    for at, name in enumerate(labels):
+    for at in range(len(labels)):
         top = _HEIGHT - _BOTTOM
         for each in series:
-            value = each.values[at] or 0.0
-            height = _height(value, highest)
+            height = scale.height(each.values[at] or 0.0)
             if height <= 0:
                 continue
             top -= height
@@ -46,43 +63,106 @@ def stacked_bars(label: str, labels: Sequence[str], series: Sequence[Series], un
                     y=round(top, 2),
                     w=round(step * (1 - _GAP), 2),
                     h=round(height, 2),
-                    title=f"{name}: {_short(value)} {each.title}",
                 )
             )
-    return _plot(label, labels, highest, unit, parts)
+    return _plot(_Frame(label, labels, unit, links), series, scale, parts)
 
 
-def lines(label: str, labels: Sequence[str], series: Sequence[Series], unit: str = "") -> Markup:
-    """Return a line for each series, with a dot for each value."""
-    highest = max((value for each in series for value in each.values if value is not None), default=0.0)
+def lines(
+    label: str, labels: Sequence[str], series: Sequence[Series], unit: str = "", *, links: Sequence[str] = ()
+) -> Markup:
+    """Return a line for each series, with a dot for each value; for `links`, see `stacked_bars`."""
+    scale = _Scale.of(max((value for each in series for value in each.values if value is not None), default=0.0))
     step = _WIDTH / max(len(labels), 1)
     parts: list[Markup] = []
     for each in series:
         path, dots, pen_is_down = "", list[Markup](), False
         for at, value in enumerate(each.values):
             if value is not None:
-                x, y = round((at + 0.5) * step, 2), round(_HEIGHT - _BOTTOM - _height(value, highest), 2)
+                x, y = round((at + 0.5) * step, 2), round(_HEIGHT - _BOTTOM - scale.height(value), 2)
                 path += f"{'L' if pen_is_down else 'M'}{x} {y}"
-                title = f"{labels[at]}: {_short(value)} {unit} {each.title}"
-                dots.append(_DOT.format(kind=each.kind, x=x, y=y, title=" ".join(title.split())))
+                dots.append(_DOT.format(kind=each.kind, x=x, y=y))
             pen_is_down = value is not None
         parts += [_LINE.format(kind=each.kind, d=path), *dots] if path else []
-    return _plot(label, labels, highest, unit, parts)
+    return _plot(_Frame(label, labels, unit, links), series, scale, parts)
 
 
-def _plot(label: str, labels: Sequence[str], highest: float, unit: str, inside: Sequence[Markup]) -> Markup:
+class _Frame(NamedTuple):
+    """What is around the values of a plot, as `stacked_bars` takes it."""
+
+    label: str
+    labels: Sequence[str]
+    unit: str
+    links: Sequence[str]
+
+
+class _Scale(NamedTuple):
+    """The axis of values.
+
+    Attributes:
+        highest: Of the values.
+        step: Between two ticks: 1, 2 or 5 times a power of ten.
+        top: The value at the upper edge, a whole number of steps.
+    """
+
+    highest: float
+    step: float
+    top: float
+
+    @classmethod
+    def of(cls, highest: float) -> "_Scale":
+        """Return the axis that values up to this one fit on, with few ticks."""
+        if highest <= 0:
+            return cls(0.0, 1.0, 1.0)
+        power = 10.0 ** floor(log10(highest / _MOST_TICKS))
+        step = next(power * times for times in (1, 2, 5, 10) if highest / (power * times) <= _MOST_TICKS)
+        return cls(highest, step, step * ceil(highest / step - 1e-9))
+
+    def height(self, value: float) -> float:
+        """Return how high a value is drawn."""
+        return value / self.top * (_HEIGHT - _TOP - _BOTTOM)
+
+    def ticks(self) -> Iterator[float]:
+        """Yield the values that have a line, from zero on; only zero if there are none."""
+        for number in range(round(self.top / self.step) + 1 if self.highest > 0 else 1):
+            yield number * self.step
+
+
+def _plot(frame: _Frame, series: Sequence[Series], scale: _Scale, inside: Sequence[Markup]) -> Markup:
+    labels, unit, links = frame.labels, frame.unit, frame.links
     step = _WIDTH / max(len(labels), 1)
-    most = f"{_short(highest)} {unit}".strip()
-    frame = [_GRID.format(width=_WIDTH, y=_TOP), _GRID.format(width=_WIDTH, y=_HEIGHT - _BOTTOM)]
-    frame.append(_TEXT.format(x=0, y=_TOP - 4, anchor="start", text=most))
+    grid: list[Markup] = []
+    for tick in scale.ticks():
+        y = round(_HEIGHT - _BOTTOM - scale.height(tick), 2)
+        grid.append(_GRID.format(width=_WIDTH, y=y))
+        if tick:
+            words = f"{_short(tick)} {unit}".strip() if tick == scale.top else _short(tick)
+            grid.append(_TEXT.format(x=0, y=y - 3, anchor="start", text=words))
     every = max(-(-len(labels) // _MAX_LABELS), 1)
     names = [_name(round((at + 0.5) * step, 1), labels[at]) for at in range(0, len(labels), every)]
+    columns = [
+        _column(at * step, step, _values(name, at, series, unit), links[at] if links else None)
+        for at, name in enumerate(labels)
+    ]
     return _PLOT.format(
         width=_WIDTH,
         height=_HEIGHT,
-        label=f"{label}, at most {most}",
-        inside=Markup("").join([*frame, *inside, *names]),
+        role="group" if links else "img",
+        label=f"{frame.label}, at most {f'{_short(scale.highest)} {unit}'.strip()}",
+        inside=Markup("").join([*grid, *inside, *names, *columns]),
     )
+
+
+def _values(name: str, at: int, series: Sequence[Series], unit: str) -> str:
+    """Return the values of a column in words, the largest part of a bar first as it is drawn: from the top."""
+    found = [(each.title, value) for each in series if (value := each.values[at]) is not None and value > 0]
+    words = [_short(value) + f" {unit}" * (title != unit) * (unit == "s") + f" {title}" for title, value in found]
+    return f"{name}: {', '.join(reversed(words)) or 'nothing'}"
+
+
+def _column(x: float, width: float, title: str, href: str | None) -> Markup:
+    area = _COLUMN.format(x=round(x, 2), w=round(width, 2), h=_HEIGHT, title=title)
+    return area if href is None else _LINK.format(href=href, title=title, inside=area)
 
 
 def _name(x: float, text: str) -> Markup:
@@ -90,10 +170,6 @@ def _name(x: float, text: str) -> Markup:
     anchor = "start" if x < _LABEL_WIDTH / 2 else "end" if x > _WIDTH - _LABEL_WIDTH / 2 else "middle"
     at = {"start": 0.0, "middle": x, "end": _WIDTH}[anchor]
     return _TEXT.format(x=at, y=_HEIGHT - 5, anchor=anchor, text=text)
-
-
-def _height(value: float, highest: float) -> float:
-    return value / (highest or 1.0) * (_HEIGHT - _TOP - _BOTTOM)
 
 
 def _short(value: float) -> str:

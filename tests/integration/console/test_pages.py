@@ -49,6 +49,27 @@ async def test_home_says_why_runs_are_queued_and_plots_by_agent_and_model(
     assert "Runs that ended, by hour" in (await browser.get("/?by=nonsense&over=century")).text
 
 
+async def test_home_says_how_the_fleet_stands_and_what_to_do_first(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    page = (await browser.get("/")).text
+    assert "First steps" in page
+    assert 'id="home-health"' in page
+    steps = page.partition('class="steps"')[2].partition("</ol>")[0]
+    assert [href for href in ("/chat", "/agents/~new", "/triggers/new", "/connect") if f'href="{href}"' in steps] == [
+        "/chat",
+        "/agents/~new",
+        "/triggers/new",
+        "/connect",
+    ]
+    assert steps.count('class="done"') == 0
+    thread = await console.api.thread()
+    for _ in range(6):
+        await console.api.run(thread, queue="background")
+    page = (await browser.get("/")).text
+    assert "First steps" not in page
+
+
 async def test_a_list_has_pages(console: Console, browser: httpx2.AsyncClient) -> None:
     thread = await console.api.thread()
     for at in range(51):
@@ -87,7 +108,7 @@ async def test_a_key_without_a_scope_sees_which_scope_a_page_needs(
     async with console.signed_in(limited.key) as browser:
         answer = await browser.get("/runs")
         assert answer.status_code == 403
-        assert "needs a key with the scope <strong>runs</strong>" in answer.text
+        assert "needs a key with the scope <strong>runs:read</strong>" in answer.text
 
 
 async def test_an_unknown_address_is_a_page_of_the_console(browser: httpx2.AsyncClient) -> None:

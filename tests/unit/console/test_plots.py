@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from nova_workers.console.drawing.charts import Series, lines
@@ -35,6 +36,9 @@ def test_plots_of_all_have_totals_in_their_legends_and_the_fleets_hours() -> Non
     assert took.legend == [("main", "median", "at most 2.0 s"), ("second", "95 of 100", "at most 4.0 s")]
     assert used.legend[0] == ("main", "input", "500")
     assert cost.legend == [("main", "USD", "$0.50")]
+    assert '<a href="/runs?since=2026-11-23T00%3A00%3A00%2B00%3A00&amp;until=2026-11-23T01' in ended.svg
+    assert "<title>01:00: 2 succeeded</title>" in ended.svg
+    assert "sort=duration" in took.svg
 
 
 def test_agents_have_colours_of_their_own_and_those_beyond_five_are_one() -> None:
@@ -65,6 +69,9 @@ def test_a_line_has_gaps_and_escapes_its_names() -> None:
     svg = str(lines("Time", ["a", "<b>", "c", "d"], [Series("<i>", "c0", [1.0, None, 2.0, 4.0])], "s"))
     assert svg.count("<circle") == 3
     assert 'd="M75.0 94.0M375.0' in svg
+    assert [text for text in re.findall(r">([^<]+)</text>", svg) if text[0].isdigit()] == ["1", "2", "3", "4 s"]
+    assert "<title>c: 2 s &lt;i&gt;</title>" in svg
+    assert "<title>&lt;b&gt;: nothing</title>" in svg
     assert "<b>" not in svg
     assert "<i>" not in svg
     assert 'aria-label="Time, at most 4 s"' in svg

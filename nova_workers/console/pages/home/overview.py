@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Forbidden
 from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
@@ -14,6 +15,8 @@ from nova_workers.console.pages.home.plots import PERIODS, Plot, plots_by_key, p
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
+from nova_workers.contracts.default_agents import DEFAULT_AGENTS, ORDER_AGENT
+from nova_workers.contracts.http.fleet import FleetView, QueuedView
 from nova_workers.contracts.http.overview.activity import ActivityGrouping
 from nova_workers.contracts.http.overview.attention import AttentionGroup, AttentionItem, AttentionView
 
@@ -48,6 +51,25 @@ class Needed(NamedTuple):
     href: str
 
 
+class Step(NamedTuple):
+    """A step of the first hour with a fleet, its button, and whether it was taken."""
+
+    title: str
+    text: str
+    button: str
+    href: str
+    done: bool
+
+
+class Health(NamedTuple):
+    """How the fleet stands, in one sentence, and where that is looked at or changed."""
+
+    tone: str
+    text: str
+    button: str
+    href: str
+
+
 async def show(request: Request) -> Response:
     """Show the overview."""
     client = client_of(request)
@@ -60,12 +82,15 @@ async def show(request: Request) -> Response:
         if_allowed(client.tenants.budgets(), None),
         if_allowed(_plots(client, over, by), ()),
     )
+    runs = recent.items if recent else ()
     return render(
         request,
         "home/show.html",
+        health=health_of(fleet, queued),
+        steps=await _first_steps(client, wrote=bool(runs)) if recent and len(runs) < _ROWS else (),
         needed=_needed(attention),
         running=running.items if running else (),
-        recent=recent.items if recent else (),
+        recent=runs,
         fleet=fleet,
         queued=queued.groups,
         reasons=REASONS,
@@ -76,6 +101,46 @@ async def show(request: Request) -> Response:
         periods=[(word, title) for word, (title, _) in PERIODS.items()],
         may_read_runs=recent is not None,
     )
+
+
+def health_of(fleet: FleetView, queued: QueuedView) -> Health:
+    """Return the worst that is to be said of the fleet."""
+    for group in queued.groups:
+        words, tone = REASONS[group.reason]
+        if tone == "bad":
+            text = f"{group.runs:,} queued {'run waits' if group.runs == 1 else 'runs wait'}: {words}."
+            return Health("bad", text, "See which", f"/runs?status=queued&queue={group.queue}")
+    if not fleet.redis_answers:
+        return Health(
+            "bad", "Redis does not answer: messages are accepted, and start later.", "See the fleet", "/fleet"
+        )
+    if fleet.workers is not None and not fleet.workers:
+        return Health("bad", "No worker is alive: messages are accepted, and wait.", "See the fleet", "/fleet")
+    if fleet.switches:
+        return Health("warn", "Something is paused: its runs stay queued.", "See what, and resume", "/fleet")
+    if failed := fleet.runs.get("failed", 0):
+        ended = "One run" if failed == 1 else f"{failed:,} runs"
+        return Health("warn", f"{ended} failed in the last hour.", "See why", "/runs?status=failed&period=hour")
+    return Health("good", "All is well: nothing failed in the last hour, and nothing is held up.", "See runs", "/runs")
+
+
+async def _first_steps(client: NovaClient, *, wrote: bool) -> Sequence[Step]:
+    """Return the steps of a fleet with next to no runs; none if all are taken, or if the key may not take them."""
+    try:
+        agents, triggers, keys = await asyncio.gather(
+            client.agents.list(limit=20), client.triggers.list(limit=1), client.keys.list(limit=2)
+        )
+    except Forbidden:
+        return ()
+    own = any(agent.id not in DEFAULT_AGENTS and agent.id != ORDER_AGENT for agent in agents.items)
+    works, connected = bool(triggers.items), len(keys.items) > 1
+    steps = (
+        Step("Write to an agent", "The answer appears as it is made.", "Open the chat", "/chat", wrote),
+        Step("Make an agent", "Say what it is for, and tick what it may use.", "New agent", "/agents/~new", own),
+        Step("Let it work by itself", "A trigger writes to it when you say.", "New trigger", "/triggers/new", works),
+        Step("Connect a program", "Copy the lines for it, with a key of its own.", "Connect", "/connect", connected),
+    )
+    return () if all(step.done for step in steps) else steps
 
 
 async def _plots(client: NovaClient, over: str, by: str | None) -> Sequence[Plot]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
+from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -35,11 +36,12 @@ class Plot(NamedTuple):
 def plots_of_all(activity: ActivityView) -> list[Plot]:
     """Return the plots of all that happened, from activity without a grouping."""
     buckets, labels, unit = activity.buckets, _labels(activity), f"by {activity.bucket}"
+    links = [_runs_of(bucket) for bucket in buckets]
 
     def bars(title: str, shown: Callable[[float], str | Markup], name: str, *parts: tuple[str, str, _Value]) -> Plot:
         series = [Series(part, kind, [value(bucket) for bucket in buckets]) for part, kind, value in parts]
         legend = [(each.kind, each.title, shown(_sum(each.values))) for each in series]
-        return Plot(f"{title}, {unit}", stacked_bars(f"{title}, {unit}", labels, series, name), legend)
+        return Plot(f"{title}, {unit}", stacked_bars(f"{title}, {unit}", labels, series, name, links=links), legend)
 
     spread = [
         Series("median", "main", [bucket.duration_s.p50 if bucket.duration_s else None for bucket in buckets]),
@@ -54,7 +56,11 @@ def plots_of_all(activity: ActivityView) -> list[Plot]:
             ("succeeded", "good", lambda bucket: float((bucket.ended or {}).get("succeeded", 0))),
             ("failed", "bad", lambda bucket: float((bucket.ended or {}).get("failed", 0))),
         ),
-        Plot(took, lines(took, labels, spread, "s"), [(each.kind, each.title, _highest(each)) for each in spread]),
+        Plot(
+            took,
+            lines(took, labels, spread, "s", links=[f"{link}&sort=duration" for link in links]),
+            [(each.kind, each.title, _highest(each)) for each in spread],
+        ),
         bars(
             "Tokens",
             tokens_in_words,
@@ -73,6 +79,7 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
         activity: With a grouping: only buckets in which something happened.
         periods: All buckets of the same time, without the grouping.
     """
+    links = [_runs_of(bucket) for bucket in periods]
     at = {bucket.since: place for place, bucket in enumerate(periods)}
     keys = _largest(activity.buckets)
     labels, unit = _labels(activity, periods), f"by {activity.bucket} and {activity.group_by}"
@@ -91,7 +98,7 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
     def bars(title: str, unit_name: str, shown: Callable[[float], str | Markup], value: _Value) -> Plot:
         made, full = series(value, with_others=True), f"{title}, {unit}"
         legend = [(each.kind, each.title, shown(_sum(each.values))) for each in made]
-        return Plot(full, stacked_bars(full, labels, made, unit_name), legend)
+        return Plot(full, stacked_bars(full, labels, made, unit_name, links=links), legend)
 
     medians, took = series(_median, with_others=False), f"Median time of a run, {unit}"
     done = (
@@ -101,7 +108,11 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
     )
     return [
         done,
-        Plot(took, lines(took, labels, medians, "s"), [(each.kind, each.title, _highest(each)) for each in medians]),
+        Plot(
+            took,
+            lines(took, labels, medians, "s", links=links),
+            [(each.kind, each.title, _highest(each)) for each in medians],
+        ),
         bars("Tokens", "tokens", tokens_in_words, _all_tokens),
         bars("Cost", "USD", usd, lambda bucket: bucket.cost_usd),
     ]
@@ -110,6 +121,11 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
 def tokens_in_words(count: float) -> str | Markup:
     """Return a number of tokens, rounded."""
     return tokens(round(count))
+
+
+def _runs_of(bucket: ActivityBucket) -> str:
+    """Return the address of the runs that were submitted in a bucket's time."""
+    return f"/runs?{urlencode({'since': bucket.since.isoformat(), 'until': bucket.until.isoformat()})}"
 
 
 def _largest(buckets: Iterable[ActivityBucket]) -> list[str]:
