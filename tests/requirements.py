@@ -168,6 +168,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # feedback
     "feedback.once": "An author has one feedback of each name on a part of a run; giving it again replaces it.",
     "feedback.end-users": "A key for feedback gives it as an end user, deletes its own, and reads nothing.",
+    # evaluators
+    "evaluators.not-judged": "What an evaluator cannot know is not judged, and never passed.",
+    "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
     # guardrails of rollouts
     "guardrails.false-stops": "Of a thousand simulated rollouts of equal versions, guardrails stop at most 5 %.",
     "guardrails.power": "A version that fails 20 points more is stopped within 200 of its runs in 95 % of rollouts.",

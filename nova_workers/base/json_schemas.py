@@ -126,6 +126,26 @@ class JsonSchema:
         return [SchemaProblem(tuple(path), message, keyword) for path, message, keyword in orjson.loads(done.head)]
 
 
+class LinearPattern:
+    """A regular expression of a JSON schema that is searched in time linear in the text: at most 3 µs a character."""
+
+    def __init__(self, pattern: str) -> None:
+        """Compile the pattern.
+
+        Raises:
+            InvalidSchema: It is none, too large, or has references back or looks ahead or behind.
+        """
+        checks = import_module(_CHECKS)
+        try:
+            self._validator = checks.compiled({"type": "string", "pattern": pattern}, checks.LINEAR)
+        except checks.ValidationError as error:
+            raise InvalidSchema(error.message[:_WHY_CHARS]) from error
+
+    def occurs_in(self, text: str) -> bool:
+        """Return whether it occurs anywhere in a text."""
+        return self._validator.is_valid(text)
+
+
 def schema_problem(schema: Mapping[str, Any], place: str) -> tuple[str, str] | None:
     """Return where the first error of a schema is, below its own place, and what is wrong; None without an error."""
     try:

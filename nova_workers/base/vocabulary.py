@@ -151,6 +151,11 @@ FeedbackSource = Literal["person", "user", "code"]
 Rating = Literal["up", "down"]
 """Which way a score points: above 0, or below."""
 
+# Evaluations
+
+VerdictStatus = Literal["passed", "failed", "not_judged"]
+"""What an evaluator says of an answer. ``not_judged``: it could not judge, which is no success and no failure."""
+
 # Projects
 
 ProjectItemKind = Literal["agent", "skill", "trigger"]

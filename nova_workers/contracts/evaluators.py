@@ -1,0 +1,188 @@
+"""Evaluators: rules by which an answer is judged. A wrong rule is refused when it is written, not when it judges.
+
+Names have the words of the API. `domain.evaluations.rules.evaluators` judges.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
+
+from nova_workers.base.json_schemas import InvalidSchema, LinearPattern, schema_problem
+from nova_workers.contracts.bodies import Body, Name
+from nova_workers.contracts.content import JsonObject, storable
+
+MAX_TEXTS: Final = 50
+MAX_CALL_RULES: Final = 50
+_MAX_STEPS: Final = 20
+_STEP: Final = re.compile(r"\.([A-Za-z_][A-Za-z0-9_-]{0,99})|\[(0|[1-9][0-9]{0,5})\]|\[\"([^\"\\\]]{1,100})\"\]")
+
+Path = tuple[str | int, ...]
+
+
+def parse_path(path: str) -> Path:
+    """Return the steps of a JSON path that leads to one value, such as ``$.items[0]["unit price"]``.
+
+    Raises:
+        ValueError: It is none, or one that may lead to several values.
+    """
+    if not path.startswith("$"):
+        raise ValueError("a path begins with $, such as $.items[0].price")
+    steps: list[str | int] = []
+    at = 1
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None or len(steps) == _MAX_STEPS:
+            raise ValueError(
+                f"{path[at : at + 20]!r} is no step of a path; write up to {_MAX_STEPS} of .name, [0] and "
+                '["a name"]. Wildcards and filters lead to several values, and are not taken'
+            )
+        name, index, quoted = found.groups()
+        steps.append(int(index) if index is not None else name or quoted)
+        at = found.end()
+    return tuple(steps)
+
+
+def _path(path: str) -> str:
+    parse_path(path)
+    return path
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        LinearPattern(pattern)
+    except InvalidSchema as error:
+        raise ValueError(f"it is no pattern that is judged in linear time: {error.why}") from error
+    return pattern
+
+
+def _schema(schema: JsonObject) -> JsonObject:
+    problem = schema_problem(schema, "schema")
+    if problem is not None:
+        raise ValueError(": ".join(problem))
+    return schema
+
+
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=10_000), AfterValidator(storable)]
+_JsonPath = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_path)]
+_Pattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_pattern)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Exact(Body):
+    """The answer is the expected one."""
+
+    kind: Literal["exact"] = "exact"
+    expected: _Text | None = None
+    """The expected answer; null takes the example's."""
+    ignore_case: StrictBool = False
+    ignore_spaces: StrictBool = True
+    """Whether any run of blanks and line ends is as good as one blank, and those at both ends do not matter."""
+
+
+class Contains(Body):
+    """The answer has texts in it, or has none of them. The score is the part of them that is right."""
+
+    kind: Literal["contains"] = "contains"
+    texts: Annotated[tuple[_Text, ...], Field(max_length=MAX_TEXTS)] = ()
+    """Empty takes the example's expected answer."""
+    which: Literal["all", "any", "none"] = "all"
+    ignore_case: StrictBool = True
+
+
+class Pattern(Body):
+    """A regular expression occurs in the answer. It has no references back and no looks ahead or behind."""
+
+    kind: Literal["pattern"] = "pattern"
+    pattern: _Pattern
+    occurs: StrictBool = True
+    """False: it must not occur."""
+
+
+class FitsSchema(Body):
+    """The answer is JSON that fulfils a schema."""
+
+    kind: Literal["json_schema"] = "json_schema"
+    json_schema: Annotated[JsonObject, AfterValidator(_schema)]
+
+
+class PathEquals(Body):
+    """The value at a path of the answer, which is JSON, equals one."""
+
+    kind: Literal["json_path"] = "json_path"
+    path: _JsonPath
+    expected: Any = None
+    """The value, which may be null if it is given; left out it is the example's."""
+
+
+class Number(Body):
+    """A number of the answer is near the expected one: by less than either tolerance."""
+
+    kind: Literal["number"] = "number"
+    path: _JsonPath | None = None
+    """Where it is in an answer that is JSON; null takes the only number in the text."""
+    expected: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """Null takes the example's."""
+    absolute: _Amount = 0.0
+    relative: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """A part of the expected number: 0.05 is 5 %."""
+
+
+class Latency(Body):
+    """The run took at most so long, in seconds."""
+
+    kind: Literal["latency"] = "latency"
+    at_most_s: _Amount
+
+
+class Cost(Body):
+    """The run cost at most so much."""
+
+    kind: Literal["cost"] = "cost"
+    at_most_usd: _Amount
+
+
+class Steps(Body):
+    """The run had at most so many steps."""
+
+    kind: Literal["steps"] = "steps"
+    at_most: Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class CallRule(Body):
+    """A tool call that is wanted."""
+
+    tool: Name
+    arguments: JsonObject = Field(default_factory=dict)
+    """Arguments that it has, among others; objects are compared likewise, lists as a whole."""
+
+
+class Trajectory(Body):
+    """Which tools the run called. The score is the part of the conditions that hold."""
+
+    kind: Literal["trajectory"] = "trajectory"
+    called: Annotated[tuple[CallRule, ...], Field(max_length=MAX_CALL_RULES)] = ()
+    """Each by a call of its own."""
+    in_order: StrictBool = False
+    """Whether these calls have the order of the list; others may be between them."""
+    not_called: Annotated[tuple[Name, ...], Field(max_length=MAX_CALL_RULES)] = ()
+    at_most: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    """Most tool calls in all."""
+
+    @model_validator(mode="after")
+    def _has_a_condition(self) -> Self:
+        if not self.called and not self.not_called and self.at_most is None:
+            raise ValueError("give called, not_called or at_most: without any, each run would pass")
+        both = {rule.tool for rule in self.called} & set(self.not_called)
+        if both:
+            raise ValueError(f"{min(both)!r} is in called and in not_called: no run would pass")
+        return self
+
+
+Evaluator = Annotated[
+    Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory,
+    Field(discriminator="kind"),
+]
+evaluator_adapter: TypeAdapter[Evaluator] = TypeAdapter(Evaluator)
