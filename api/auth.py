@@ -14,7 +14,7 @@ from nova_workers.base.errors import Forbidden
 from nova_workers.base.observability.tracing import current_trace_id
 from nova_workers.contracts.http.scopes import Scope
 from nova_workers.domain.agents.rules.authors import AuthorRights
-from nova_workers.domain.keys.rules import KeyRights
+from nova_workers.domain.keys.rules.giving import KeyRights
 from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
 
@@ -35,6 +35,8 @@ class Caller:
     """Where the request came from; None for a Unix socket."""
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Those of the clients that may use the key; empty: all."""
+    person_id: str | None = None
+    """The person whose session the key is of, after single sign-on."""
 
     def may(self, scope: Scope) -> bool:
         """Return whether the key has a scope."""
@@ -53,8 +55,8 @@ class Caller:
     def actor(self) -> Actor:
         """Return it as the audit log names it."""
         return Actor(
-            "key",
-            self.key_id,
+            "key" if self.person_id is None else "person",
+            self.person_id or self.key_id,
             self.tenant_id,
             name=self.key_name,
             address=self.address,

@@ -23,7 +23,7 @@ from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSessio
 from .schedule import Trigger, TriggerFiring
 from .sessions import EngineSession
 from .tasks import Task, TaskChange, TaskResource, TaskStep
-from .tenancy import ApiKey, Lease, Tenant
+from .tenancy import ApiKey, Lease, Person, Tenant
 from .threads import Thread, ThreadHead
 from .turns import Compaction, Message, ToolCall, Turn, Usage
 from .upkeep import UpkeepCursor
@@ -56,6 +56,7 @@ __all__ = [
     "OrchestrationAgent",
     "OrchestrationConfig",
     "OrchestrationMessage",
+    "Person",
     "ProjectItem",
     "RequestPart",
     "Run",

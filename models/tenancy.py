@@ -52,6 +52,7 @@ class ApiKey(Table, table=True):
     role: str | None = string(null=True, comment="The role that it was made with; its scopes are those of that time")
     networks: list[str] = words(comment="CIDRs of the clients that may use it; empty: all")
     replaced_by: str | None = id_ref(null=True, comment="The key that it was rotated to")
+    person_id: str | None = id_ref(null=True, comment="The person whose session it is of")
     created_at: datetime = time(now=True)
     expires_at: datetime | None = time(null=True)
     revoked_at: datetime | None = time(null=True)
@@ -69,6 +70,23 @@ class SignIn(Table, table=True):
     key_id: str = id_ref(comment="The key that the person signed in with")
     idle_s: int = count(default=None, comment="It ends after this long without a request")
     seen_at: datetime = time(now=True, comment="Of its last request, exact to a minute")
+    began_at: datetime = time(now=True)
+
+
+class Person(Table, table=True):
+    """A person who came by single sign-on, in one tenant."""
+
+    __tablename__ = "people"
+    __table_args__ = (Index(None, "tenant_id", "issuer", "subject", unique=True),)
+
+    id: str = pk()
+    tenant_id: str = fk("tenants.id")
+    issuer: str = string(comment="The provider that names the person")
+    subject: str = string(comment="The provider's id of the person")
+    email: str | None = string(null=True, comment="As the last token has it")
+    name: str | None = string(null=True)
+    created_at: datetime = time(now=True)
+    signed_in_at: datetime = time()
 
 
 class ChannelPairing(Table, table=True):

@@ -106,7 +106,15 @@ class RequestGuard:
         key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
         if key is None:
             raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-        caller = Caller(key.key_id, key.name, key.tenant_id, key.scopes, address, key.networks)
+        caller = Caller(
+            key_id=key.key_id,
+            key_name=key.name,
+            tenant_id=key.tenant_id,
+            scopes=key.scopes,
+            address=address,
+            networks=key.networks,
+            person_id=key.person_id,
+        )
         if key.networks and not is_in_networks(address, key.networks):
             await self._refusals.note(caller, scope)
             raise Forbidden(

@@ -38,7 +38,7 @@ class AuditEvent(Table, table=True):
     id: str = pk()
     tenant_id: str = id_ref()
     at: datetime = time(now=True)
-    actor_kind: str = string(comment="key, agent or command")
+    actor_kind: str = string(comment="key, person, agent or command")
     actor_id: str = id_ref()
     address: str | None = string(null=True, comment="Of the client whose request it was; of a command the machine")
     trace_id: str | None = string(null=True, comment="Of the request, as in logs and traces")

@@ -40,6 +40,7 @@ IdKind = Literal[
     "omsg",
     "orc",
     "par",
+    "per",
     "psh",
     "rls",
     "run",

@@ -167,9 +167,15 @@ changed on the fleet, and an ``orphan`` is in the project no longer, and stays, 
 OnDrift = Literal["refuse", "keep", "overwrite"]
 """What applying a project does with fields that were changed on the fleet since it was last applied."""
 
+# Rights
+
+AccessRole = Literal["viewer", "operator", "builder", "admin"]
+"""A named set of scopes of one tenant, from the least to the most. None has the scope `operator`, which
+reaches across tenants."""
+
 # The audit log
 
-ActorKind = Literal["key", "agent", "command"]
+ActorKind = Literal["key", "person", "agent", "command"]
 """What made a change."""
 
 # The stream of changes

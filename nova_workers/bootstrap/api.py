@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.base.clock import Clock, SystemClock
-from nova_workers.base.config import Settings
+from nova_workers.base.config import OidcSettings, Settings
 from nova_workers.base.config.secret_variables import secret_values
+from nova_workers.base.deferred import Deferred
 from nova_workers.base.observability.foreign import ForeignMessages
 from nova_workers.base.observability.loop import watch_loop
 from nova_workers.base.observability.metrics import Metrics
@@ -26,6 +28,7 @@ from nova_workers.domain.capabilities.rules.deferred import DeferredRegistry
 from nova_workers.domain.changes.rules import ChangeHub
 from nova_workers.domain.effects.rules.provider import EmbeddingProvider
 from nova_workers.domain.effects.rules.setup import query_embeddings
+from nova_workers.domain.keys.rules.people import IdTokenVerifier, People
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
 from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
@@ -115,6 +118,7 @@ class ApiServices:
     secrets: Secrets
     webhooks: Webhooks
     pushes: Pushes
+    people: People
     history: History
     embeddings: EmbeddingProvider | None
     metrics: Metrics
@@ -233,8 +237,15 @@ def build_api(settings: Settings) -> ApiServices:
         secrets=Secrets(database, vault),
         webhooks=build_webhooks(work, settings),
         pushes=build_pushes(work, settings),
+        people=People(database, clock, settings.oidc, Deferred("single sign-on", partial(_id_tokens, settings.oidc))),
         history=History(database, embeddings),
         embeddings=embeddings,
         metrics=metrics,
         tracing=tracing,
     )
+
+
+def _id_tokens(settings: OidcSettings) -> IdTokenVerifier:
+    """Import and build the checks of ID tokens: PyJWT imports the whole of `cryptography`."""
+    module = import_module("nova_workers.domain.keys.rules.id_tokens")
+    return module.build_id_tokens(settings)

@@ -32,6 +32,7 @@ from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.sign_in_limit import SignInLimit
+from nova_workers.console.single_sign_on import SingleSignOn
 from nova_workers.console.state import ConsoleState
 
 _MAX_BODY_BYTES = 40 * 1024 * 1024
@@ -99,6 +100,7 @@ def build_console(
         sessions=sessions,
         links=LoginLinks(secret, settings.home, clock),
         login_key=login_key,
+        single_sign_on=None if settings.oidc.issuer is None else SingleSignOn(settings.oidc, sessions),
         sign_ins=SignInLimit(settings.console.failed_sign_ins_per_minute, clock),
         templates=build_templates(assets, clock),
         assets=assets,

@@ -15,6 +15,7 @@ from nova_workers.console.fleet_watch import FleetWatch
 from nova_workers.console.navigation import NavEntry
 from nova_workers.console.sessions import LoginLinks, Session, Sessions
 from nova_workers.console.sign_in_limit import SignInLimit
+from nova_workers.console.single_sign_on import SingleSignOn
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class ConsoleState:
         client: Without a key; `client_of` adds the one of the request's session, on the same connections.
         watch: Whether the fleet answers.
         login_key: The API key that a one-time login signs in with; None turns one-time logins off.
+        single_sign_on: The provider at which people sign in; None without one.
     """
 
     settings: ConsoleSettings
@@ -33,6 +35,7 @@ class ConsoleState:
     sessions: Sessions
     links: LoginLinks
     login_key: str | None
+    single_sign_on: SingleSignOn | None
     sign_ins: SignInLimit
     templates: Environment
     assets: Assets
@@ -59,6 +62,11 @@ def client_with(request: Request, api_key: str, session_id: str | None = None) -
     return state_of(request).client.with_key(
         api_key, forwarded_for=client_address(request.scope), session_id=session_id
     )
+
+
+def client_without_key(request: Request) -> NovaClient:
+    """Return the API's client without a key, which names the person's address to the API."""
+    return state_of(request).client.with_key(None, forwarded_for=client_address(request.scope))
 
 
 def client_of(request: Request) -> NovaClient:

@@ -30,7 +30,7 @@ _SECRETS: Final[Mapping[FleetProcessKind, frozenset[str]]] = {
     ),
     "beat": frozenset({"NOVA_REDIS_URL"}),
     "flower": frozenset({"NOVA_REDIS_URL", "NOVA_FLOWER__PASSWORD"}),
-    "console": frozenset({"NOVA_CONSOLE__SECRET", "NOVA_API_KEY"}),
+    "console": frozenset({"NOVA_CONSOLE__SECRET", "NOVA_API_KEY", "NOVA_OIDC__CLIENT_SECRET"}),
     "channel": frozenset(
         {"NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS", "NOVA_API_KEY", "NOVA_AUDIO__TRANSCRIPTION_API_KEY"}
     ),
@@ -40,7 +40,7 @@ _SECRETS: Final[Mapping[FleetProcessKind, frozenset[str]]] = {
 _NOT_FOR_WORKERS: Final = frozenset(
     {
         *("NOVA_FLOWER__PASSWORD", "NOVA_CONSOLE__SECRET", "NOVA_API_KEY", "NOVA_DATABASE_OWNER_URL"),
-        *("NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS"),
+        *("NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS", "NOVA_OIDC__CLIENT_SECRET"),
     }
 )
 _WITHOUT_HOME: Final = frozenset[FleetProcessKind]({"beat", "flower", "channel"})

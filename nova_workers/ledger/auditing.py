@@ -22,12 +22,12 @@ _actor: ContextVar[str] = ContextVar("actor", default=_NO_ACTOR)
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The key, the agent or the command that makes changes.
+    """The key, the person, the agent or the command that makes changes.
 
     Attributes:
         kind: What it is. A command is one that changes the database itself, without the API.
-        id: Of the key or the agent; the command.
-        name: Of the key, for people. An agent and a command are known by their ids.
+        id: Of the key, the person or the agent; the command.
+        name: Of the key or the person, for people. An agent and a command are known by their ids.
         address: Of the client whose request it is; of a command the machine.
         trace_id: Of the request.
         run_id: The run whose agent it is.
@@ -63,5 +63,5 @@ def current_actor() -> str:
 
 
 def _document(actor: Actor) -> str:
-    name = actor.name if actor.kind == "key" else actor.id
+    name = actor.name if actor.kind in ("key", "person") else actor.id
     return orjson.dumps(asdict(actor) | {"name": name}).decode()

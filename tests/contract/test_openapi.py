@@ -136,6 +136,8 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "POST /v1/keys/{key_id}/rotate keys",
             "DELETE /v1/keys/{key_id} keys",
             "POST /v1/sign-ins",
+            "GET /v1/sign-ins keys",
+            "POST /sso/sign-ins",
             "DELETE /v1/sign-ins/{session_id}",
             "GET /v1/whoami",
             "PUT /v1/leases/{name} channels",

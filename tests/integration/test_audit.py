@@ -62,6 +62,7 @@ NOT_AUDITED = {
     ),
     **dict.fromkeys(("audit_events", "audit_chains"), "the log itself"),
     "project_items": "what an apply writes of agents, skills and triggers is recorded as theirs",
+    "people": "their sign-ins are recorded as acts",
     "sign_ins": "its beginning and its end are recorded as acts",
 }
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nova_workers.base.errors import NotFound
+from nova_workers.contracts.http.scopes import with_included
 from nova_workers.domain.keys.sql.keys import create_key, find_key, hash_secret, list_keys, revoke_key
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Database
@@ -34,7 +35,7 @@ async def test_a_key_is_found_by_its_secret_which_is_not_stored(database: Databa
     assert len(made.key) == len("nova_") + 43
     assert made.prefix == made.key[:12]
     assert found is not None
-    assert (found.key_id, found.tenant_id, found.scopes) == (made.id, tenant_id, frozenset({"runs", "agents"}))
+    assert (found.key_id, found.tenant_id, found.scopes) == (made.id, tenant_id, with_included({"runs", "agents"}))
     row = await database.fetchval("SELECT api_keys::text FROM api_keys")
     assert made.key not in row
 

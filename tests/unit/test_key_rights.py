@@ -10,13 +10,14 @@ import pytest
 from pydantic import ValidationError
 
 from nova_workers.base.errors import Forbidden
+from nova_workers.base.vocabulary import AccessRole
 from nova_workers.contracts.http.keys import KeyCreate
-from nova_workers.contracts.http.scopes import INCLUDED, ROLES, Role, Scope, whole_scopes, with_included
-from nova_workers.domain.keys.rules import KeyRights
+from nova_workers.contracts.http.scopes import INCLUDED, ROLES, Scope, whole_scopes, with_included
+from nova_workers.domain.keys.rules.giving import KeyRights
 
 
 def test_each_role_has_what_the_one_before_it_has_and_none_reaches_other_tenants() -> None:
-    assert set(ROLES) == set(get_args(Role))
+    assert set(ROLES) == set(get_args(AccessRole))
     having = [with_included(scopes) for scopes in ROLES.values()]
     for less, more in pairwise(having):
         assert less < more

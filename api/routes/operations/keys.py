@@ -1,7 +1,8 @@
 """``/v1/keys``: API keys of the caller's tenant; ``/v1/whoami``: the key of the request."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
+from nova_workers.base.http_server.addresses import client_address
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import (
     KeyCreate,
@@ -9,13 +10,16 @@ from nova_workers.contracts.http.keys import (
     KeyIdentity,
     KeyRotate,
     KeyView,
+    PersonSignIn,
+    PersonSignInCreate,
     SignIn,
     SignInCreate,
+    SignInView,
 )
 from nova_workers.domain.audit.sql.listing import record_act
-from nova_workers.domain.keys import rules
+from nova_workers.domain.keys.rules import giving as rules
 from nova_workers.domain.keys.sql import keys as ledger
-from nova_workers.domain.keys.sql import sign_ins
+from nova_workers.domain.keys.sql import people, sign_ins
 
 from ...auth import AnyCaller, KeysCaller
 from ...json_body import StrictRoute
@@ -75,13 +79,34 @@ async def begin_sign_in(body: SignInCreate, caller: AnyCaller, state: State) -> 
     return SignIn(**identity.model_dump(), session_id=session_id)
 
 
+@router.post("/sso/sign-ins", responses=problems(401, 403, 404, 503, body=True))
+async def sign_in_person(body: PersonSignInCreate, request: Request, state: State) -> PersonSignIn:
+    """Begin a session of a person by an ID token of the fleet's provider of single sign-on. It needs no key.
+
+    The person's tenant and role follow from the operator's rules. The session's key is in this answer only.
+    """
+    return await state.services.people.sign_in(body, address=client_address(request.scope))
+
+
+@router.get("/v1/sign-ins", responses=problems(400, 422))
+async def list_sign_ins(caller: KeysCaller, state: State, paging: PageQuery) -> Page[SignInView]:
+    """List the sessions of people that go on, newest first."""
+    listing = paging.of(caller.tenant_id, "sign_ins", str)
+    async with state.services.database.connection() as connection:
+        rows = await sign_ins.list_sign_ins(connection, caller.tenant_id, before=listing.key, limit=listing.rows)
+    return listing.page(rows, lambda session: session.id)
+
+
 @router.delete("/v1/sign-ins/{session_id}", status_code=204, responses=problems(404))
 async def end_sign_in(session_id: SessionIdPath, caller: AnyCaller, state: State) -> None:
-    """End a session of this key. Every API process refuses its requests within seconds."""
+    """End a session of this key; with the scope `keys`, one of any key. API processes refuse it within seconds."""
+    own = None if caller.may("keys") else caller.key_id
     async with state.services.database.transaction() as connection:
-        await sign_ins.end_sign_in(connection, caller.tenant_id, caller.key_id, session_id)
-        await record_act(connection, "key.signed_out", "key", caller.key_id, {"session_id": session_id})
-    state.sign_ins.forget(caller.key_id, session_id)
+        key_id = await sign_ins.end_sign_in(connection, caller.tenant_id, session_id, key_id=own)
+        await people.delete_key_of_session(connection, caller.tenant_id, key_id)
+        await record_act(connection, "key.signed_out", "key", key_id, {"session_id": session_id})
+    state.sign_ins.forget(key_id, session_id)
+    state.keys.forget(key_id)
 
 
 @router.get("/v1/whoami", responses=problems())

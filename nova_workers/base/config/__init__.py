@@ -4,6 +4,7 @@ from nova_workers.base.config.console import ConsoleSettings
 from nova_workers.base.config.delivery import DeliverySettings
 from nova_workers.base.config.flower import FlowerSettings
 from nova_workers.base.config.models import ClaudeAgentSettings, ModelSettings
+from nova_workers.base.config.oidc import OidcSettings, RoleGrant
 from nova_workers.base.config.openai import OpenAIProviderSetting, OpenAISettings
 from nova_workers.base.config.orchestration import OrchestrationSettings
 from nova_workers.base.config.programs import VendorProgramSettings
@@ -33,11 +34,13 @@ __all__ = [
     "EffectSettings",
     "FlowerSettings",
     "ModelSettings",
+    "OidcSettings",
     "OpenAIProviderSetting",
     "OpenAISettings",
     "OrchestrationSettings",
     "PromptSettings",
     "RetentionSettings",
+    "RoleGrant",
     "RunSettings",
     "SecretSettings",
     "Settings",

@@ -20,6 +20,7 @@ from nova_workers.base.config.delivery import DeliverySettings
 from nova_workers.base.config.flower import FlowerSettings
 from nova_workers.base.config.forms import Count, DatabaseUrl, Folder, HostNames, RedisUrl
 from nova_workers.base.config.models import ClaudeAgentSettings, ModelSettings
+from nova_workers.base.config.oidc import OidcSettings
 from nova_workers.base.config.openai import OpenAISettings
 from nova_workers.base.config.orchestration import OrchestrationSettings
 from nova_workers.base.config.programs import VendorProgramSettings
@@ -107,6 +108,7 @@ class Settings(BaseSettings):
     openai: OpenAISettings = Field(default_factory=OpenAISettings)
     codex: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
     gemini: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
     orchestration: OrchestrationSettings = Field(default_factory=OrchestrationSettings)
 
     @model_validator(mode="after")

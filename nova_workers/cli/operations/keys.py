@@ -6,12 +6,13 @@ from typing import Annotated, get_args
 import typer
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.base.vocabulary import AccessRole
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.resources import deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, stamp
 from nova_workers.cli.terminal.paging import Column, Rows
-from nova_workers.contracts.http.keys import KeyCreate, KeyIdentity, KeyRotate, KeyView
-from nova_workers.contracts.http.scopes import Role, Scope
+from nova_workers.contracts.http.keys import KeyCreate, KeyIdentity, KeyRotate, KeyView, SignInView
+from nova_workers.contracts.http.scopes import Scope
 
 app = group("Make, rotate and revoke API keys.")
 
@@ -57,6 +58,32 @@ listing(
 )
 
 
+listing(
+    app,
+    "List the sessions of people who are signed in.",
+    lambda nova: nova.keys.sign_ins,
+    Rows[SignInView](
+        "No sessions.",
+        Column("id", lambda session: session.id),
+        Column("who", lambda session: session.name, "text"),
+        Column("by", lambda session: "key" if session.person_id is None else "single sign-on"),
+        Column("role", lambda session: session.role),
+        Column("began", lambda session: session.began_at, "spare"),
+        Column("last seen", lambda session: session.seen_at),
+    ),
+    name="sessions",
+)
+
+deletion(
+    app,
+    "End sessions of people. Their requests are refused within seconds.",
+    "sessions: Ids of sessions.",
+    lambda nova: nova.sign_out,
+    name="end-session",
+    done="ended",
+)
+
+
 def _identity(key: KeyIdentity) -> Facts:
     return (
         ("key", f"{key.key_id} ({key.key_name})"),
@@ -81,7 +108,7 @@ async def create(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[list[str] | None, typer.Option(metavar="SCOPE", help=_SCOPES)] = None,
     role: Annotated[
-        Role | None, typer.Option(help="The scopes of a role, in place of --scope.", show_choices=True)
+        AccessRole | None, typer.Option(help="The scopes of a role, in place of --scope.", show_choices=True)
     ] = None,
     network: Annotated[list[str] | None, typer.Option(metavar="CIDR", help=_NETWORKS)] = None,
     days: Annotated[float | None, typer.Option(min=0.0, help="How long it lives. Default: until revoked.")] = None,

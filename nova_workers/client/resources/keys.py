@@ -3,7 +3,7 @@
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyRotate, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyRotate, KeyView, SignInView
 
 
 class Keys:
@@ -19,6 +19,12 @@ class Keys:
     async def create(self, key: KeyCreate) -> KeyCreated:
         """Create a key. Its secret is in this answer only."""
         return await self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
+
+    async def sign_ins(self, *, limit: int | None = None, cursor: str | None = None) -> Page[SignInView]:
+        """Return a page of the sessions of people that go on, newest first."""
+        return await self._transport.fetch(
+            Page[SignInView], "GET", "/v1/sign-ins", params={"limit": limit, "cursor": cursor}
+        )
 
     async def rotate(self, key_id: str, rotation: KeyRotate) -> KeyCreated:
         """Replace a key by a successor, whose secret is in this answer only. The key itself ends after an overlap."""

@@ -48,7 +48,7 @@ from nova_workers.client.sync.resources.webhooks import Webhooks
 from nova_workers.client.sync.resources.work_orders import WorkOrders
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyIdentity, SignIn, SignInCreate
+from nova_workers.contracts.http.keys import KeyIdentity, PersonSignIn, PersonSignInCreate, SignIn, SignInCreate
 
 
 class _Readiness(BaseModel):
@@ -71,7 +71,7 @@ class SyncNovaClient:
     ) -> None:
         self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
 
-    def with_key(self, api_key: str, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
+    def with_key(self, api_key: str | None, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
         """Return a client with another key on the same connections. Closing either one closes both.
 
         Args:
@@ -151,6 +151,17 @@ class SyncNovaClient:
             Unauthenticated: The key is unknown, revoked or expired.
         """
         return self._transport.fetch(SignIn, "POST", "/v1/sign-ins", body=SignInCreate(idle_s=idle_s))
+
+    def sign_in_person(self, id_token: str, *, nonce: str | None, idle_s: int) -> PersonSignIn:
+        """Begin a session of a person by an ID token of the fleet's single sign-on. The client needs no key for it.
+
+        Raises:
+            Unauthenticated: The token is not valid.
+            Forbidden: The person has no role here.
+            NotFound: The fleet has no single sign-on.
+        """
+        body = PersonSignInCreate(id_token=id_token, nonce=nonce, idle_s=idle_s)
+        return self._transport.fetch(PersonSignIn, "POST", "/sso/sign-ins", body=body)
 
     def sign_out(self, session_id: str) -> None:
         """End a session of the client's key; `NotFound` if it has ended."""

@@ -48,7 +48,7 @@ class Transport:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
 
-    def with_key(self, api_key: str, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
+    def with_key(self, api_key: str | None, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
         """Return a transport with another key, and the address that it sends for, on the same connections.
 
         Closing either one closes both.

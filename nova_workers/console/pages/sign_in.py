@@ -3,18 +3,20 @@
 from contextlib import suppress
 from math import ceil
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from nova_workers.base.errors import NotFound, TooManyRequests, Unauthenticated
+from nova_workers.base.errors import Forbidden, NotFound, TooManyRequests, Unauthenticated, Unavailable
 from nova_workers.base.http_server.addresses import address_group, client_address
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.guard import SESSION_COOKIE, is_own_path
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, render, see_other
 from nova_workers.console.sessions import Session
-from nova_workers.console.state import client_of, client_with, session_of, state_of
+from nova_workers.console.single_sign_on import ATTEMPT_COOKIE, ATTEMPT_S, CALLBACK, SingleSignOn
+from nova_workers.console.state import client_of, client_with, client_without_key, session_of, state_of
 from nova_workers.contracts.http.keys import SignIn
 
 _YEAR_S = 31_536_000
@@ -29,7 +31,7 @@ async def show(request: Request) -> Response:
     """Show the form; or sign in by a one-time login, the only GET that changes anything."""
     token = request.query_params.get("token")
     if token is None:
-        return render(request, "sign_in.html", form=Form(), back=_back(request.query_params.get("next")))
+        return _page(request, Form(), _back(request.query_params.get("next")))
     state = state_of(request)
     try:
         with state.sign_ins.trying(_group(request)):
@@ -42,7 +44,7 @@ async def show(request: Request) -> Response:
     except TooManyRequests as error:
         return _refused_for_now(request, error)
     except Unauthenticated as error:
-        return render(request, "sign_in.html", status=403, form=Form(problem=error.message), back="/")
+        return _page(request, Form(problem=error.message), "/", status=403)
 
 
 async def sign_in(request: Request) -> Response:
@@ -51,7 +53,7 @@ async def sign_in(request: Request) -> Response:
     back = _back(form.given("next"))
     key = form.given("key")
     if key is None:
-        return render(request, "sign_in.html", status=422, form=Form(errors={"key": "Enter an API key."}), back=back)
+        return _page(request, Form(errors={"key": "Enter an API key."}), back, status=422)
     try:
         with state_of(request).sign_ins.trying(_group(request)):
             return await _signed_in(request, key, back)
@@ -59,7 +61,50 @@ async def sign_in(request: Request) -> Response:
         return _refused_for_now(request, error)
     except Unauthenticated as error:
         # The key that was typed is not sent back to the page.
-        return render(request, "sign_in.html", status=403, form=Form(errors={"key": error.message}), back=back)
+        return _page(request, Form(errors={"key": error.message}), back, status=403)
+
+
+async def begin_single_sign_on(request: Request) -> Response:
+    """Send the browser to the provider, with a cookie that its answer is compared with."""
+    single_sign_on = _provider(request)
+    try:
+        address, attempt = await single_sign_on.begin(_origin(request), _back(request.query_params.get("next")))
+    except Unavailable as error:
+        return _page(request, Form(problem=str(error)), "/", status=503)
+    response = RedirectResponse(address, status_code=303)
+    # Lax: the provider's page sends the browser back here.
+    response.set_cookie(
+        ATTEMPT_COOKIE,
+        attempt,
+        max_age=ATTEMPT_S,
+        path="/login",
+        httponly=True,
+        samesite="lax",
+        secure=is_secure(request),
+    )
+    return response
+
+
+async def finish_single_sign_on(request: Request) -> Response:
+    """Start a session with what the provider sent the browser back with."""
+    single_sign_on, state = _provider(request), state_of(request)
+    cookie = request.cookies.get(ATTEMPT_COOKIE)
+    try:
+        with state.sign_ins.trying(_group(request)):
+            answer = await single_sign_on.finish(_origin(request), request.query_params, cookie)
+            who = await client_without_key(request).sign_in_person(
+                answer.id_token, nonce=answer.nonce, idle_s=int(state.settings.idle_s)
+            )
+    except TooManyRequests as error:
+        return _refused_for_now(request, error)
+    except (Unauthenticated, Forbidden) as error:
+        response = _page(request, Form(problem=error.message), "/", status=403)
+    except Unavailable as error:
+        return _page(request, Form(problem=str(error)), "/", status=503)
+    else:
+        response = _with_session(request, who.key, who, _back(answer.back))
+    response.delete_cookie(ATTEMPT_COOKIE, path="/login", httponly=True, samesite="lax")
+    return response
 
 
 async def sign_out(request: Request) -> Response:
@@ -87,7 +132,7 @@ async def set_theme(request: Request) -> Response:
 
 
 async def _signed_in(request: Request, key: str, back: str) -> Response:
-    """Return the way back with a session's cookie.
+    """Begin a session at the API, and return the way back with its cookie.
 
     Raises:
         Unauthenticated: The API does not know the key.
@@ -99,6 +144,12 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
     except NotFound:
         # An API of the release before, for as long as an upgrade takes.
         who = SignIn(**(await client.whoami()).model_dump())
+    return _with_session(request, key, who, back)
+
+
+def _with_session(request: Request, key: str, who: SignIn, back: str) -> Response:
+    """Return the way back with a session's cookie."""
+    state = state_of(request)
     response = see_other(request, back)
     response.set_cookie(
         SESSION_COOKIE,
@@ -111,6 +162,24 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
     return response
 
 
+def _page(request: Request, form: Form, back: str, *, status: int = 200) -> Response:
+    single_sign_on = state_of(request).single_sign_on
+    name = None if single_sign_on is None else single_sign_on.name
+    return render(request, "sign_in.html", status=status, form=form, back=back, single_sign_on=name)
+
+
+def _provider(request: Request) -> SingleSignOn:
+    single_sign_on = state_of(request).single_sign_on
+    if single_sign_on is None:
+        raise HTTPException(404, "This console has no single sign-on.")
+    return single_sign_on
+
+
+def _origin(request: Request) -> str:
+    """Return the console's address in the browser, as it is registered at the provider."""
+    return state_of(request).settings.public_url or f"{request.url.scheme}://{request.url.netloc}"
+
+
 def _group(request: Request) -> str:
     """Return the group that the limit counts as one. All clients of a Unix socket are one."""
     return address_group(client_address(request.scope) or "")
@@ -118,7 +187,7 @@ def _group(request: Request) -> str:
 
 def _refused_for_now(request: Request, error: TooManyRequests) -> Response:
     """Answer a sign-in that was not tried: the console's limit, or the API's."""
-    response = render(request, "sign_in.html", status=429, form=Form(problem=error.message), back="/")
+    response = _page(request, Form(problem=error.message), "/", status=429)
     response.headers["retry-after"] = str(ceil(float(str(error.fields.get("retry_after_s") or 1))))
     return response
 
@@ -131,6 +200,8 @@ PAGE = PageModule(
     routes=(
         Route("/login", show, methods=["GET"]),
         Route("/login", sign_in, methods=["POST"], max_body_size=_MAX_SIGN_IN_BYTES),
+        Route("/login/sso", begin_single_sign_on, methods=["GET"]),
+        Route(CALLBACK, finish_single_sign_on, methods=["GET"]),
         Route("/logout", sign_out, methods=["POST"]),
         Route("/theme", set_theme, methods=["POST"]),
     )

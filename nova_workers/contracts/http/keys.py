@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from nova_workers.base.vocabulary import AccessRole
 from nova_workers.contracts.bodies import Body, Moment, Name, View
-from nova_workers.contracts.http.scopes import ROLES, Role, Scope
+from nova_workers.contracts.http.scopes import ROLES, Scope
 
 MAX_OVERLAP_S: Final = 30 * 86_400
 """Longest time for which a key that was rotated is still valid."""
@@ -37,7 +38,7 @@ class KeyCreate(Body):
 
     name: Name
     scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
-    role: Role | None = None
+    role: AccessRole | None = None
     expires_at: Moment | None = None
     networks: Annotated[tuple[_Network, ...], Field(max_length=_MAX_NETWORKS)] = ()
     """The networks (CIDR) of the clients that may use the key; empty: all. A key that has some is not valid for clients
@@ -75,7 +76,7 @@ class KeyView(View):
     """Exact to a minute; null before the first use."""
     last_used_address: str | None
     """The address of the client that used it then."""
-    role: Role | None = None
+    role: AccessRole | None = None
     """The role that it was made with."""
     networks: tuple[str, ...] = ()
     """The networks of the clients that may use it; empty: all."""
@@ -96,9 +97,11 @@ class KeyIdentity(View):
     key_name: str
     prefix: str
     scopes: list[Scope]
-    role: Role | None = None
+    role: AccessRole | None = None
     """The role that the key was made with."""
     expires_at: datetime | None
+    person_id: str | None = None
+    """The person whose session the key is of, after single sign-on."""
     tenant_id: str
     tenant_name: str
     timezone: str
@@ -118,3 +121,35 @@ class SignIn(KeyIdentity):
     session_id: str | None = None
     """Sent as `Nova-Session` with the key: such a request is refused once the session has ended. An API of the release
     before has none."""
+
+
+class PersonSignInCreate(SignInCreate):
+    """Begins a session of a person by an ID token of the fleet's provider of single sign-on."""
+
+    id_token: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
+    nonce: Annotated[str, StringConstraints(min_length=16, max_length=200)] | None = None
+    """The nonce of the request that the token answers; null where it had none."""
+
+
+class PersonSignIn(SignIn):
+    """A person's session, and the key for it, which is shown only once and ends with the session."""
+
+    key: str
+
+
+class SignInView(View):
+    """A session of a person: at a console with a key, or after single sign-on."""
+
+    id: str
+    key_id: str
+    name: str
+    """The name of the key; after single sign-on the person's e-mail address or name."""
+    role: AccessRole | None
+    person_id: str | None
+    """Null for one who signed in with a key."""
+    began_at: datetime
+    seen_at: datetime
+    """Exact to a minute."""
+    idle_s: int
+    address: str | None
+    """Where the key was last used from."""

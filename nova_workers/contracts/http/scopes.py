@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, get_args
 
+from nova_workers.base.vocabulary import AccessRole
+
 Scope = Literal[
     "runs:read",
     "feedback",
@@ -26,9 +28,6 @@ memories, skills, triggers, and exporting them all. `secrets`: secrets. `keys`: 
 leases, by which one process serves a channel. `operator`: the whole fleet, across tenants (pause, depth, workers,
 ceilings)."""
 
-Role = Literal["viewer", "operator", "builder", "admin"]
-"""A named set of scopes of one tenant. None has the scope `operator`, which reaches across tenants."""
-
 INCLUDED: Final[Mapping[Scope, tuple[Scope, ...]]] = {
     "runs": ("runs:read", "feedback"),
     "agents": ("agents:read", "pause"),
@@ -38,7 +37,7 @@ INCLUDED: Final[Mapping[Scope, tuple[Scope, ...]]] = {
 
 _BUILD: Final[tuple[Scope, ...]] = ("runs", "prompts", "agents", "workspace", "secrets")
 
-ROLES: Final[Mapping[Role, tuple[Scope, ...]]] = {
+ROLES: Final[Mapping[AccessRole, tuple[Scope, ...]]] = {
     "viewer": ("runs:read", "agents:read", "workspace:read"),
     "operator": ("runs", "prompts", "agents:read", "pause", "workspace"),
     "builder": _BUILD,

@@ -49,6 +49,7 @@ _STEER_NO_AGENT = {
     "OrderSecretCreate": "a secret of the fleet's own making",
     "PairingConfirm": "a right to write messages",
     "PairingRequest": "asks for a right to write messages",
+    "PersonSignInCreate": "a session of a person",
     "ProvidersClear": "an operator's",
     "RunAnswer": "the decision of a person",
     "RunFail": "ends runs",

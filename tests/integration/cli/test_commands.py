@@ -420,6 +420,7 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -
     assert (role["role"], role["networks"]) == ("viewer", ["127.0.0.1/32"])
     successor = nova.good("keys", "rotate", role["id"], "--overlap", "30m").out.strip()
     assert "viewer" in nova.good("keys", "current", NOVA_API_KEY=successor).out
+    assert "No sessions." in nova.good("keys", "sessions").err
     assert "'1 hour' is no time" in nova("keys", "rotate", role["id"], "--overlap", "1 hour").err
     nova.good("keys", "revoke", made["id"])
     revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]

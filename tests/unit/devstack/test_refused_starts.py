@@ -40,6 +40,9 @@ _ANY_TEXT = {
     "of workers' machines; where it is not, their engine or capability is not": {
         *("NOVA_CLAUDE_AGENT__PROGRAM", "NOVA_CODEX__PROGRAM", "NOVA_GEMINI__PROGRAM", "NOVA_TOOLS__BROWSER_COMMAND"),
     },
+    "names and a secret that only the provider of single sign-on knows": {
+        *("NOVA_OIDC__CLIENT_ID", "NOVA_OIDC__CLIENT_SECRET", "NOVA_OIDC__GROUPS_CLAIM", "NOVA_OIDC__NAME"),
+    },
     "a name in the database, or in traces": {"NOVA_TELEGRAM__AGENT", "NOVA_TELEMETRY__SERVICE_NAME"},
 }
 """Why no text is wrong for these before a start."""

@@ -11,8 +11,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from nova_workers.base.errors import Unauthenticated, existing
 from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import AccessRole
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
-from nova_workers.contracts.http.scopes import Role, with_included
+from nova_workers.contracts.http.scopes import with_included
 from nova_workers.ledger.database import Connection
 
 DEFAULT_TENANT_ID = "ten_default"
@@ -28,14 +29,14 @@ _COLUMNS = (
 )
 
 _CREATE = f"""
-INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at, role, networks)
-VALUES (:key_id, :tenant_id, :name, :prefix, :secret_hash, :scopes, :expires_at, :role, :networks)
+INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at, role, networks, person_id)
+VALUES (:key_id, :tenant_id, :name, :prefix, :secret_hash, :scopes, :expires_at, :role, :networks, :person_id)
 RETURNING {_COLUMNS}
 """
 
 # One probe of the unique index; the server's clock decides what has expired.
 _FIND = """
-SELECT id, tenant_id, name, scopes, expires_at, networks FROM api_keys
+SELECT id, tenant_id, name, scopes, expires_at, networks, person_id FROM api_keys
  WHERE hash = :secret_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
 
@@ -45,15 +46,16 @@ SELECT EXISTS (SELECT FROM api_keys
                   AND (expires_at IS NULL OR expires_at > now()))
 """
 
+# Without those of people's sessions, which are a list of their own.
 _LIST = f"""
 SELECT {_COLUMNS} FROM api_keys
- WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
+ WHERE tenant_id = :tenant_id AND person_id IS NULL AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
  LIMIT :limit
 """
 
 _IDENTIFY = """
-SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.role, k.expires_at,
+SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.role, k.expires_at, k.person_id,
        w.id AS tenant_id, w.name AS tenant_name, w.timezone
   FROM api_keys k JOIN tenants w ON w.id = k.tenant_id
  WHERE k.tenant_id = :tenant_id AND k.id = :key_id
@@ -79,7 +81,7 @@ RETURNING {_COLUMNS}
 # Held until the end of the transaction, so that a key gets one successor.
 _LOCK = f"""
 SELECT {_COLUMNS}, expires_at <= now() AS has_expired FROM api_keys
- WHERE tenant_id = :tenant_id AND id = :key_id
+ WHERE tenant_id = :tenant_id AND id = :key_id AND person_id IS NULL
    FOR UPDATE
 """
 
@@ -138,6 +140,8 @@ class AuthenticatedKey:
     expires_at: datetime | None
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Those of the clients that may use it; empty: all."""
+    person_id: str | None = None
+    """The person whose session it is of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +169,9 @@ async def create_key(
     name: str,
     scopes: Collection[str],
     expires_at: datetime | None = None,
-    role: Role | None = None,
+    role: AccessRole | None = None,
     networks: Sequence[str] = (),
+    person_id: str | None = None,
 ) -> KeyCreated:
     """Make a key. The returned value holds its secret, which cannot be read again.
 
@@ -178,6 +183,7 @@ async def create_key(
         expires_at: None for a key that is valid until it is revoked.
         role: The role that the scopes are of.
         networks: The networks of the clients that may use it; empty: all.
+        person_id: The person whose session it is of.
     """
     secret = _new_secret()
     row = await connection.fetchrow(
@@ -191,6 +197,7 @@ async def create_key(
         expires_at=expires_at,
         role=role,
         networks=list(networks),
+        person_id=person_id,
     )
     return KeyCreated(**(row or {}), key=secret)
 
@@ -207,6 +214,7 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
         with_included(row["scopes"]),
         row["expires_at"],
         tuple(map(ip_network, row["networks"])),
+        row["person_id"],
     )
 
 

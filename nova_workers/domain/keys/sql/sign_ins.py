@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from nova_workers.base.errors import existing
 from nova_workers.base.ids import new_id
+from nova_workers.contracts.http.keys import SignInView
 from nova_workers.ledger.database import Connection
 
 # Those of the tenant that were idle for too long go with it, so that there are no more than are in use.
@@ -24,8 +25,22 @@ SELECT extract(epoch FROM exact_to)::float AS exact_to_s, seen_at < now() - exac
 """
 _SEE = "UPDATE sign_ins SET seen_at = now() WHERE tenant_id = :tenant_id AND id = :sign_in_id AND seen_at < now()"
 
+# Without a key: any of the tenant.
 _END = """
-DELETE FROM sign_ins WHERE tenant_id = :tenant_id AND id = :sign_in_id AND key_id = :key_id RETURNING id
+DELETE FROM sign_ins
+ WHERE tenant_id = :tenant_id AND id = :sign_in_id AND (:key_id::text IS NULL OR key_id = :key_id)
+RETURNING key_id
+"""
+
+# What has ended by its key or was idle for too long is deleted later, and is no session.
+_LIST = """
+SELECT s.id, s.key_id, k.name, k.role, k.person_id, s.began_at, s.seen_at, s.idle_s, k.last_used_address AS address
+  FROM sign_ins s JOIN api_keys k ON k.tenant_id = s.tenant_id AND k.id = s.key_id
+ WHERE s.tenant_id = :tenant_id AND (:before::text IS NULL OR s.id < :before)
+   AND s.seen_at > now() - make_interval(secs => s.idle_s)
+   AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
+ ORDER BY s.id DESC
+ LIMIT :limit
 """
 
 _EXACT_TO = timedelta(minutes=1)
@@ -49,14 +64,23 @@ async def use_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_
     return row["exact_to_s"]
 
 
-async def end_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> None:
-    """End a session of the key.
+async def end_sign_in(connection: Connection, tenant_id: str, sign_in_id: str, *, key_id: str | None) -> str:
+    """End a session, and return its key.
+
+    Args:
+        key_id: The key that it must be of; None for any of the tenant.
 
     Raises:
         NotFound: It has ended, or is of another key.
     """
-    existing(
+    return existing(
         await connection.fetchval(_END, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id),
         "session",
         sign_in_id,
     )
+
+
+async def list_sign_ins(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[SignInView]:
+    """Return the sessions that go on, newest first, from before the id `before`."""
+    rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
+    return [SignInView(**row) for row in rows]

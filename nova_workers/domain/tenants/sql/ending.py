@@ -83,6 +83,7 @@ SWEPT: Final = (
     "channel_pairings",
     "run_lists",
     "sign_ins",
+    "people",
     "upkeep_cursors",
     "triggers",
     "tasks",

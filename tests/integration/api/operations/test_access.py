@@ -148,6 +148,7 @@ LISTS = (
     "/v1/runs",
     "/v1/keys",
     "/v1/run-lists",
+    "/v1/sign-ins",
     "/v1/pairings",
     "/v1/feedback",
     "/v1/agents",

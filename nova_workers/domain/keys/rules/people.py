@@ -1,0 +1,157 @@
+"""People of a provider of single sign-on: which tenant and role they get, and the keys of their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol, get_args
+
+import structlog
+
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import OidcSettings, RoleGrant
+from nova_workers.base.deferred import Deferred
+from nova_workers.base.errors import Forbidden, missing
+from nova_workers.base.vocabulary import AccessRole
+from nova_workers.contracts.http.keys import PersonSignIn, PersonSignInCreate
+from nova_workers.contracts.http.scopes import ROLES
+from nova_workers.domain.audit.sql.listing import record_act
+from nova_workers.domain.keys.sql import people as ledger
+from nova_workers.domain.keys.sql.keys import create_key, identify_key
+from nova_workers.domain.keys.sql.sign_ins import begin_sign_in
+from nova_workers.ledger.auditing import Actor, acting_as
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.visibility import see_tenant
+
+_BY_RANK: Final[tuple[AccessRole, ...]] = get_args(AccessRole)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A person as a verified token names it.
+
+    Attributes:
+        subject: The provider's id of the person, which never becomes another person's.
+        email: None if the token has none.
+        is_verified: Whether the provider has verified the address.
+    """
+
+    issuer: str
+    subject: str
+    email: str | None
+    is_verified: bool
+    name: str | None
+    groups: frozenset[str]
+
+    @property
+    def shown(self) -> str:
+        """What people know the person by."""
+        return self.email or self.name or self.subject
+
+
+class IdTokenVerifier(Protocol):
+    """Checks ID tokens."""
+
+    async def verify(self, token: str, nonce: str | None) -> Identity:
+        """Return whose token it is.
+
+        Raises:
+            Unauthenticated: It is not valid, or of another request.
+            Unavailable: The provider's keys cannot be read.
+        """
+        ...
+
+
+def role_of(identity: Identity, grants: Sequence[RoleGrant]) -> tuple[str, AccessRole] | None:
+    """Return a person's tenant, which is that of the first rule that fits, and the highest role there; None without."""
+    fitting = [grant for grant in grants if _fits(identity, grant)]
+    if not fitting:
+        return None
+    tenant_id = fitting[0].tenant
+    return tenant_id, _highest(grant.role for grant in fitting if grant.tenant == tenant_id)
+
+
+class People:
+    """Signs people in with tokens of the provider."""
+
+    def __init__(
+        self, database: Database, clock: Clock, settings: OidcSettings, verifier: Deferred[IdTokenVerifier]
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._verifier = verifier
+
+    async def sign_in(self, body: PersonSignInCreate, *, address: str | None) -> PersonSignIn:
+        """Begin a session of a person, with a key of its own that ends with it.
+
+        Raises:
+            NotFound: The fleet has no single sign-on.
+            Unauthenticated: The token is not valid.
+            Forbidden: No rule gives the person a role, or the tenant of it does not exist.
+            Unavailable: The provider's keys cannot be read.
+        """
+        if self._settings.issuer is None:
+            raise missing("single_sign_on", "oidc", "The operator sets NOVA_OIDC__ISSUER and NOVA_OIDC__CLIENT_ID.")
+        identity = await (await self._verifier.get()).verify(body.id_token, body.nonce)
+        given = role_of(identity, self._settings.grants)
+        if given is None:
+            _log.warning("oidc.person_without_role", subject=identity.subject, email=identity.email)
+            raise Forbidden(
+                f"{identity.shown!r} has no role here. An operator gives one with NOVA_OIDC__GRANTS, by a group, an "
+                "e-mail address that the provider has verified, or the subject "
+                f"{identity.subject!r}.",
+                subject=identity.subject,
+            )
+        tenant_id, role = given
+        see_tenant(tenant_id)
+        # Without an actor: what the person does is recorded below, once its id is known.
+        async with self._database.connection() as connection:
+            await ledger.delete_ended_keys(connection, tenant_id)
+            person_id = await ledger.keep_person(
+                connection,
+                tenant_id,
+                issuer=identity.issuer,
+                subject=identity.subject,
+                email=identity.email,
+                name=identity.name,
+            )
+        if person_id is None:
+            raise Forbidden(f"The tenant {tenant_id!r} of your role does not exist.", tenant_id=tenant_id)
+        with acting_as(Actor("person", person_id, tenant_id, name=identity.shown, address=address)):
+            return await self._begin(identity, tenant_id, role, person_id, idle_s=body.idle_s)
+
+    async def _begin(
+        self, identity: Identity, tenant_id: str, role: AccessRole, person_id: str, *, idle_s: int
+    ) -> PersonSignIn:
+        async with self._database.transaction() as connection:
+            key = await create_key(
+                connection,
+                tenant_id,
+                name=identity.shown,
+                scopes=ROLES[role],
+                expires_at=self._clock.now() + timedelta(seconds=self._settings.session_s),
+                role=role,
+                person_id=person_id,
+            )
+            session_id = await begin_sign_in(connection, tenant_id, key.id, idle_s=idle_s)
+            await record_act(connection, "person.signed_in", "person", person_id, {"role": role})
+            who = await identify_key(connection, tenant_id, key.id)
+        return PersonSignIn(**who.model_dump(), session_id=session_id, key=key.key)
+
+
+def _highest(roles: Iterable[AccessRole]) -> AccessRole:
+    return max(roles, key=_BY_RANK.index)
+
+
+def _fits(identity: Identity, grant: RoleGrant) -> bool:
+    if identity.subject in grant.subjects or not identity.groups.isdisjoint(grant.groups):
+        return True
+    if identity.email is None or not identity.is_verified:
+        return False
+    email = identity.email.casefold()
+    domain = f"@{email.rpartition('@')[2]}"
+    return any(named.casefold() in (email, domain) for named in grant.emails)
