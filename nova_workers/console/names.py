@@ -1,16 +1,16 @@
-"""Names for ids: of agents and keys, as far as the signed-in key may read them.
+"""What all pages show: names for ids, of agents and keys, and how much is open, as far as the key may read it.
 
-They are read once for all parts of a page and kept for some seconds. A context variable carries them to the filters of
+It is read once for all parts of a page and kept for some seconds. A context variable carries it to the filters of
 templates, since macros, which streams render as well, have no request.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -18,9 +18,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nova_workers.base.errors import NovaError
 from nova_workers.client.client import NovaClient
 from nova_workers.console.state import client_of, session_of
+from nova_workers.contracts.http.scopes import with_included
+
+T = TypeVar("T")
 
 KEPT_S: Final = 15.0
 """A name is at most this old; what a person changes here is shown at once."""
+COUNTED_S: Final = 2.0
+"""So is a number of what is open."""
 _PATIENCE_S: Final = 1.0
 """A fleet that hangs holds no page up for longer: it shows ids."""
 _MOST: Final = 500
@@ -37,11 +42,16 @@ class Names:
 
 _NONE: Final = Names()
 _current: ContextVar[Names] = ContextVar("console_names", default=_NONE)
+_open: ContextVar[Mapping[str, int] | None] = ContextVar("console_open", default=None)
 
 
 def name_filters() -> dict[str, Callable[..., object]]:
-    """Return the filters of templates that write a name for an id, and the id where no name is known."""
-    return {"agent": _agent, "author": _author}
+    """Return the filters of templates: a name for an id, or the id, and how much is open on a page of the menu."""
+    return {"agent": _agent, "author": _author, "open_of": _open_of}
+
+
+def _open_of(path: str) -> int | None:
+    return (_open.get() or {}).get(path)
 
 
 def _agent(agent_id: str) -> str:
@@ -53,48 +63,74 @@ def _author(who: str) -> str:
     return "a person" if who == "person" else names.keys.get(who) or names.agents.get(who, who)
 
 
+class _Kept(Generic[T]):
+    """Values by who is signed in, each read again once it is old."""
+
+    def __init__(self, read: Callable[[NovaClient, Request], Awaitable[T]], kept_s: float, otherwise: T) -> None:
+        self._read = read
+        self._kept_s = kept_s
+        self._otherwise = otherwise
+        self._kept: dict[bytes, tuple[float, T]] = {}
+
+    async def get(self, request: Request) -> T:
+        """Return the value; the last known one, or none, if the fleet does not give it in time."""
+        owner = _owner(request)
+        until, value = self._kept.get(owner, (0.0, self._otherwise))
+        if until < time.monotonic():
+            kept_s = self._kept_s
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    value = await self._read(client_of(request), request)
+            except (NovaError, TimeoutError):
+                # The page itself says what is wrong.
+                kept_s = _PATIENCE_S
+            self._kept.pop(owner, None)
+            self._kept[owner] = (time.monotonic() + kept_s, value)
+            while len(self._kept) > _MOST:
+                del self._kept[next(iter(self._kept))]
+        return value
+
+    def forget(self, request: Request) -> None:
+        """Read it again for the next page."""
+        self._kept.pop(_owner(request), None)
+
+
 class NamedPages:
-    """ASGI middleware behind the guard: gives each page the names that its key may read."""
+    """ASGI middleware behind the guard: gives each page the names and numbers that its key may read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._kept: dict[bytes, tuple[float, Names]] = {}
+        self._names = _Kept(_read, KEPT_S, _NONE)
+        self._counts: _Kept[Mapping[str, int]] = _Kept(_count, COUNTED_S, {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request with the names set."""
         if scope["type"] != "http" or session_of(request := Request(scope)) is None or not _renders(request):
             await self._app(scope, receive, send)
             return
-        before = _current.set(await self._names_for(request))
+        names, counts = await asyncio.gather(self._names.get(request), self._counts.get(request))
+        named, counted = _current.set(names), _open.set(counts)
         try:
             await self._app(scope, receive, send)
         finally:
-            _current.reset(before)
+            _current.reset(named)
+            _open.reset(counted)
             if scope["method"] != "GET":
-                self._kept.pop(_owner(request), None)
+                self._names.forget(request)
+                self._counts.forget(request)
 
-    async def _names_for(self, request: Request) -> Names:
-        owner = _owner(request)
-        until, names = self._kept.get(owner, (0.0, _NONE))
-        if until < time.monotonic():
-            kept_s = KEPT_S
-            try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    names = await _read(client_of(request), request)
-            except (NovaError, TimeoutError):
-                # The page itself says what is wrong.
-                kept_s = _PATIENCE_S
-            self._kept.pop(owner, None)
-            self._kept[owner] = (time.monotonic() + kept_s, names)
-            while len(self._kept) > _MOST:
-                del self._kept[next(iter(self._kept))]
-        return names
+
+async def _count(client: NovaClient, _: Request) -> Mapping[str, int]:
+    """Return how much is open on pages of the menu: what needs a person, and runs that are under way."""
+    attention, fleet = await asyncio.gather(client.overview.attention(limit=1), client.fleet.view())
+    asked = [group.count for group in (attention.questions, attention.approvals) if group is not None]
+    return {"/inbox": sum(asked), "/runs": fleet.runs.get("running", 0)}
 
 
 async def _read(client: NovaClient, request: Request) -> Names:
     session = session_of(request)
-    scopes = () if session is None or session.scopes is None else session.scopes
-    agents = {a.id: a.spec.name for a in (await client.agents.list(limit=200)).items} if "agents" in scopes else {}
+    scopes = with_included(() if session is None or session.scopes is None else session.scopes)
+    agents = {a.id: a.spec.name for a in (await client.agents.list(limit=200)).items} if "agents:read" in scopes else {}
     keys = {k.id: k.name for k in (await client.keys.list(limit=200)).items} if "keys" in scopes else {}
     return Names(agents, keys)
 

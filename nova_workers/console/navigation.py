@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
@@ -27,6 +27,7 @@ class NavEntry:
         key: The letter of its shortcut: ``g`` then this key.
         id_prefix: The prefix of ids whose page is ``<path>/<id>``, such as ``run_``: the palette goes there.
         scope: What a key needs to read the page; None where every key reads it.
+        main: Its place among the entries that are always in view, from 1; None is below *More*.
     """
 
     group: Group
@@ -36,17 +37,36 @@ class NavEntry:
     key: str | None = None
     id_prefix: str | None = None
     scope: Scope | None = None
+    main: int | None = None
 
     def is_current(self, path: str) -> bool:
         """Return whether a path is this page, or one below it."""
         return path == self.path or (self.path != "/" and path.startswith(f"{self.path}/"))
 
 
-def menu(entries: Sequence[NavEntry], scopes: Sequence[str] | None) -> list[tuple[Group, list[NavEntry]]]:
-    """Return the groups of the entries that a key with these scopes may read; all entries where they are unknown."""
+class Menu(NamedTuple):
+    """The entries of the navigation that a key may read: those in view, and the groups below *More*."""
+
+    main: Sequence[NavEntry]
+    more: Sequence[tuple[Group, Sequence[NavEntry]]]
+
+    @property
+    def entries(self) -> list[NavEntry]:
+        """All of them, from the top."""
+        return [*self.main, *(entry for _, entries in self.more for entry in entries)]
+
+    def is_below_more(self, path: str) -> bool:
+        """Return whether a path is a page below *More*, which is unfolded then."""
+        return any(entry.is_current(path) for _, entries in self.more for entry in entries)
+
+
+def menu(entries: Sequence[NavEntry], scopes: Sequence[str] | None) -> Menu:
+    """Return the entries that a key with these scopes may read; all entries where they are unknown."""
     has = None if scopes is None else with_included(scopes)
     shown = [entry for entry in entries if has is None or entry.scope is None or entry.scope in has]
-    return [(group, own) for group in GROUPS if (own := [entry for entry in shown if entry.group == group])]
+    main = sorted((entry for entry in shown if entry.main is not None), key=lambda entry: entry.main or 0)
+    more = [entry for entry in shown if entry.main is None]
+    return Menu(main, [(group, own) for group in GROUPS if (own := [one for one in more if one.group == group])])
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: obj
                 "path": request.url.path,
                 "query": request.query_params,
                 "session": session,
-                "nav_groups": [] if session is None else menu(state.nav, session.scopes),
+                "menu": None if session is None else menu(state.nav, session.scopes),
                 "flash": None if noted is None else orjson.loads(noted),
                 "theme": theme if theme in THEMES else "system",
                 **context,

@@ -15,6 +15,7 @@ from nova_workers.console.pages import (
     memories,
     notes,
     orchestrations,
+    palette,
     runs,
     search,
     secrets,
@@ -32,6 +33,7 @@ from nova_workers.console.pages import (
 PAGES: tuple[PageModule, ...] = (
     sign_in.PAGE,
     local_time.PAGE,
+    palette.PAGE,
     # Work
     home.PAGE,
     chat.PAGE,

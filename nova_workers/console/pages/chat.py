@@ -206,5 +206,5 @@ PAGE = PageModule(
         Route("/chat/{thread_id:id}/media/{depth:int}/{message_id:id}/{place:id}", show_media, methods=["GET"]),
         *actions.ROUTES,
     ),
-    nav=(NavEntry("Work", "Chat", "/chat", "chat", key="c", id_prefix="thr_", scope="runs:read"),),
+    nav=(NavEntry("Work", "Chat", "/chat", "chat", key="c", id_prefix="thr_", scope="runs:read", main=2),),
 )

@@ -56,5 +56,5 @@ PAGE = PageModule(
         Route("/inbox/{item:id}/answer", answer, methods=["POST"]),
         Route("/inbox/{item:id}/close", close, methods=["POST"]),
     ),
-    nav=(NavEntry("Work", "Inbox", "/inbox", "inbox", key="i", scope="workspace:read"),),
+    nav=(NavEntry("Work", "Inbox", "/inbox", "inbox", key="i", scope="workspace:read", main=4),),
 )

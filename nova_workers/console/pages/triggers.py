@@ -215,5 +215,9 @@ PAGE = PageModule(
         Route("/triggers/{trigger:id}/switch", switch, methods=["POST"]),
         Route("/triggers/{trigger:id}/delete", delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Triggers", "/triggers", "triggers", key="t", id_prefix="trg_", scope="workspace:read"),),
+    nav=(
+        NavEntry(
+            "Build", "Triggers", "/triggers", "triggers", key="t", id_prefix="trg_", scope="workspace:read", main=6
+        ),
+    ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import httpx2
 import pytest
@@ -13,6 +14,7 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.support.servers.asgi import serving
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("path", ["/", "/runs"])
@@ -68,6 +70,47 @@ async def test_home_says_how_the_fleet_stands_and_what_to_do_first(
         await console.api.run(thread, queue="background")
     page = (await browser.get("/")).text
     assert "First steps" not in page
+
+
+async def test_the_menu_has_six_entries_and_more_with_numbers_of_what_is_open(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    menu = (await browser.get("/fleet")).text.partition("<main")[0]
+    main = menu.partition('<ul class="nav-main">')[2].partition("</ul>")[0]
+    assert re.findall(r'<li><a href="([^"]+)"', main) == ["/", "/chat", "/runs", "/inbox", "/agents", "/triggers"]
+    # The page that is shown is in view.
+    assert "data-nav-more open" in menu
+    home = (await browser.get("/")).text.partition("<main")[0]
+    assert "data-nav-more>" in home
+    assert '<span class="count" data-count-of="/runs" hidden>0' in home
+    thread = await console.api.thread()
+    await console.api.run(thread)
+    await worker.claim(thread)
+
+    async def counted() -> bool:
+        return '<span class="count" data-count-of="/runs">1<' in (await browser.get("/")).text
+
+    await until(counted)
+
+
+async def test_the_palette_finds_actions_agents_conversations_and_runs(
+    console: Console, browser: httpx2.AsyncClient, database: Database, tenant: Tenant
+) -> None:
+    thread = await console.api.thread(title="A new Nova plan")
+    run = await console.api.run(thread, "what is new about nova?")
+    found = (await browser.get("/palette", params={"q": "NOVA"})).json()
+    assert [(each["title"], each["note"], each["href"]) for each in found] == [
+        ("Nova (nova)", "agent", "/agents/nova"),
+        ("A new Nova plan", "conversation", f"/chat/{thread}"),
+        ("what is new about nova?", "run, queued", f"/runs/{run}"),
+    ]
+    actions = (await browser.get("/palette", params={"q": "new a"})).json()
+    assert ("New agent", "/agents/~new") in [(each["title"], each["href"]) for each in actions]
+    assert (await browser.get("/palette", params={"q": "n"})).json() == []
+    limited = await make_tenant(database, ("workspace",), tenant.id)
+    async with console.signed_in(limited.key) as other:
+        notes = [each["note"] for each in (await other.get("/palette", params={"q": "nova"})).json()]
+        assert notes == []
 
 
 async def test_a_list_has_pages(console: Console, browser: httpx2.AsyncClient) -> None:

@@ -26,5 +26,5 @@ PAGE = PageModule(
         Route("/agents/{agent:id}/rename", managing.rename, methods=["POST"]),
         Route("/agents/{agent:id}/delete", managing.delete, methods=["POST"]),
     ),
-    nav=(NavEntry("Build", "Agents", "/agents", "agents", key="a", scope="agents:read"),),
+    nav=(NavEntry("Build", "Agents", "/agents", "agents", key="a", scope="agents:read", main=5),),
 )

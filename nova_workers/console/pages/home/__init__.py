@@ -7,5 +7,5 @@ from nova_workers.console.pages.home import overview
 
 PAGE = PageModule(
     routes=(Route("/", overview.show),),
-    nav=(NavEntry("Work", "Home", "/", "home", key="h"),),
+    nav=(NavEntry("Work", "Home", "/", "home", key="h", main=1),),
 )

@@ -24,5 +24,5 @@ PAGE = PageModule(
         Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),
         Route("/runs/{run:id}/fork", details.fork, methods=["POST"]),
     ),
-    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_", scope="runs:read"),),
+    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_", scope="runs:read", main=3),),
 )

@@ -1,7 +1,7 @@
 // What is live of a page: it is fetched again, whole, when its stream (`data-stream` of <main>) says so, or each so many
 // seconds (`data-refresh`); streams of changes to single elements; and a page that waits for the API (`data-retry`).
 import { morph, morphChildren } from "./morph.js";
-import { listensHidden, showNeeds, showTitle } from "./needs.js";
+import { listensHidden, showCounts, showNeeds, showTitle } from "./needs.js";
 import { showTimes } from "./parts.js";
 
 const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
@@ -182,6 +182,7 @@ function showPage(main, page, byClock) {
   const flash = document.getElementById("flash");
   if (flash && byClock && performance.now() < FLASH_MS) page.getElementById("away").after(flash.cloneNode(true));
   showTitle(page.title);
+  showCounts(page);
   morph(main, theirs, true);
   showTimes();
   document.dispatchEvent(new CustomEvent("nova:changed"));

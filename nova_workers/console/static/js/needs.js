@@ -23,8 +23,19 @@ export function showTitle(title) {
   document.title = needs.count ? `(${needs.count}) ${title}` : title;
 }
 
+// The numbers of the menu, as a page has them that was fetched since.
+export function showCounts(page) {
+  for (const theirs of page.querySelectorAll("[data-count-of]")) {
+    const ours = document.querySelector(`[data-count-of="${theirs.dataset.countOf}"]`);
+    ours?.replaceChildren(...theirs.childNodes);
+    if (ours) ours.hidden = theirs.hidden;
+  }
+}
+
 export function showNeeds({ count, newest }) {
   needs.count = count;
+  const inbox = document.querySelector('[data-count-of="/inbox"]');
+  if (inbox) { inbox.firstChild.data = count.toLocaleString("en"); inbox.hidden = !count; }
   showTitle(needs.title);
   const isNew = newest && newest.id > (localStorage.getItem(SHOWN) ?? "");
   if (isNew) localStorage.setItem(SHOWN, newest.id);

@@ -1,13 +1,17 @@
-// The palette: the pages of the navigation by their names, and the page of an id that is pasted.
+// The palette: the pages of the navigation by their names, the page of an id that is pasted, and what the console finds.
+
+const TYPED_MS = 180;
 
 export function startPalette() {
   const dialog = document.getElementById("palette");
   if (!dialog) return undefined;
   const [input, list] = [dialog.querySelector("input"), dialog.querySelector("ul")];
   let at = 0;
+  let further = [];
+  let asking = 0;
 
   const show = () => {
-    const found = matches(input.value.trim());
+    const found = [...matches(input.value.trim()), ...further];
     at = Math.min(at, Math.max(0, found.length - 1));
     list.replaceChildren(...found.map((item, number) => option(item, number === at, number)));
     input.setAttribute("aria-activedescendant", found.length ? `palette-${at}` : "");
@@ -18,7 +22,21 @@ export function startPalette() {
     if (href) location.assign(href);
   };
 
-  input.addEventListener("input", () => { at = 0; show(); });
+  // Of what was typed meanwhile, only the last answer is shown.
+  const ask = async () => {
+    const typed = input.value.trim();
+    const answer = typed && (await fetch(`/palette?q=${encodeURIComponent(typed)}`).catch(() => undefined));
+    if (typed !== input.value.trim()) return;
+    further = answer?.ok ? await answer.json() : [];
+    show();
+  };
+  input.addEventListener("input", () => {
+    at = 0;
+    further = [];
+    show();
+    clearTimeout(asking);
+    asking = setTimeout(ask, TYPED_MS);
+  });
   input.addEventListener("keydown", (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) at = Math.max(0, at + by);
@@ -27,7 +45,7 @@ export function startPalette() {
   });
   list.addEventListener("click", (event) => go([...list.children].indexOf(event.target.closest("li"))));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  return { open() { input.value = ""; at = 0; show(); if (!dialog.open) dialog.showModal(); } };
+  return { open() { input.value = ""; at = 0; further = []; show(); if (!dialog.open) dialog.showModal(); } };
 }
 
 function matches(typed) {

@@ -5,6 +5,12 @@ const COPIED_MS = 1_500;
 const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [2592000, "d", 86400]];
 
 export function startParts() {
+  // What a person unfolded of the menu stays so on the next page.
+  const more = document.querySelector("[data-nav-more]");
+  if (more) {
+    more.open ||= localStorage.getItem("nova:more") === "yes";
+    more.addEventListener("toggle", () => localStorage.setItem("nova:more", more.open ? "yes" : "no"));
+  }
   showTimes();
   setInterval(showTimes, 10_000);
   setInterval(showDurations, 1_000);
