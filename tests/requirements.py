@@ -187,6 +187,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "events.redis-away": "Events wait while Redis is away, and are sent when it is back.",
     "events.resume": "A follower that gives the last id it saw misses nothing and gets nothing twice.",
     "client.typescript": "The client for TypeScript asks, follows over broken connections and answers, in Node.",
+    "proxy.streams": "Through the proxy that the documents configure events arrive one by one, and no wait is cut.",
+    "proxy.addresses": "Through that proxy the API sees the client's address, and no one reaches metrics.",
     "docs.examples": "The tests of each example in the documents pass, as a reader runs them.",
     "events.exact": "A client that obeys the rules ends with exactly the ledger's text, and ids only grow.",
     "events.one-connection": "One connection serves all followers of a process.",

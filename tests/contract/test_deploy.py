@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,6 +225,31 @@ def test_the_platform_waits_longer_than_a_drain_takes() -> None:
     found = re.search(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)
     assert found is not None
     assert float(found[1]) > deadline_s
+
+
+def _second_worker() -> str:
+    """Return the script by which docs/deploy/one-server.md makes the unit of a second worker."""
+    page = (ROOT / "docs" / "deploy" / "one-server.md").read_text("utf-8")
+    (script,) = re.findall(r"^sed '([^']+)'", page, re.MULTILINE)
+    return script
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd, whose program checks units, is not here")
+@pytest.mark.parametrize("script", ["", _second_worker()], ids=["process", "second-worker"])
+def test_systemd_takes_the_unit(script: str, tmp_path: Path) -> None:
+    text = (DEPLOY / "systemd" / "nova@.service").read_text()
+    unit, changed = tmp_path / "nova@worker.service", text
+    if script:
+        sed = ["sed", script]
+        changed = subprocess.run(sed, input=text, check=True, capture_output=True, text=True, timeout=60).stdout
+        assert "ExecStart=/opt/nova/bin/nova worker\n" in changed
+        assert "RuntimeDirectory=nova-worker-%i\n" in changed
+    # The program is not installed here.
+    unit.write_text(changed.replace("/opt/nova/bin/nova", "/bin/true"))
+    verify = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    checked = subprocess.run(verify, check=False, capture_output=True, text=True, timeout=60)
+    # It warns of what it does not know, and succeeds.
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 @proves("security.sign-in")
