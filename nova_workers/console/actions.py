@@ -7,9 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.base.errors import Forbidden, InvalidInput, NotFound, Rejected, Unauthenticated
+from nova_workers.client.resources.feedback import FeedbackCalls
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.forms import Form, build
 from nova_workers.console.rendering import FlashKind, is_fragment, see_other
+from nova_workers.contracts.http.feedback import FeedbackGive, FeedbackView
 from nova_workers.contracts.waits import RunAnswer
 
 T = TypeVar("T")
@@ -75,3 +77,9 @@ async def answer_run(runs: Runs, run_id: str, wait_id: str | None, form: Form) -
     if approve is not None:
         given |= {"approve": approve == "yes", "remember": approve == "yes" and form.given("remember") is not None}
     await runs.answer(run_id, build(RunAnswer, given))
+
+
+async def rate_run(calls: FeedbackCalls, run_id: str, form: Form) -> FeedbackView:
+    """Give a thumb up or down, with the comment of the form if it has one."""
+    given = {"score": form.given("score"), "comment": form.given("comment")}
+    return await calls.give(run_id, build(FeedbackGive, given))

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.client.client import NovaClient
-from nova_workers.console.actions import Done, act, answer_run
+from nova_workers.console.actions import Done, act, answer_run, rate_run
 from nova_workers.console.chat.messages import message_of, send_in_fork
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.state import client_of
@@ -53,6 +53,17 @@ async def answer(request: Request) -> Response:
     """Answer a question, or approve or deny a call."""
     form, calls, run_id = await read_form(request), client_of(request).runs, request.path_params["run_id"]
     return await _changed(request, lambda: answer_run(calls, run_id, form.given("wait_id"), form))
+
+
+async def rate(request: Request) -> Response:
+    """Rate the answer of a run."""
+    form, calls, at = await read_form(request), client_of(request).feedback, request.path_params
+    return await act(
+        request,
+        _page(at["thread_id"]),
+        lambda: rate_run(calls, at["run_id"], form),
+        "Rated. The page of the run takes a comment.",
+    )
 
 
 async def fork(request: Request) -> Response:
@@ -157,6 +168,7 @@ ROUTES = (
     Route("/chat/{thread_id:id}/runs/{run_id:id}/edit", edit, methods=["POST"]),
     Route("/chat/{thread_id:id}/runs/{run_id:id}/withdraw", withdraw, methods=["POST"]),
     Route("/chat/{thread_id:id}/runs/{run_id:id}/answer", answer, methods=["POST"]),
+    Route("/chat/{thread_id:id}/runs/{run_id:id}/rate", rate, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/fork", fork, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/retry", retry, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/again", again, methods=["POST"]),

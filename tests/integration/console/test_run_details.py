@@ -167,3 +167,25 @@ async def test_a_queued_run_is_canceled_and_sent_again(console: Console, browser
     assert (await browser.post(f"/runs/{run_id}/retry", data=key)).headers["location"] == again
     assert again != f"/runs/{run_id}"
     assert "Never mind" in (await browser.get(again)).text
+
+
+async def test_a_run_is_rated_in_the_chat_and_on_its_page(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    run_id = await console.api.run(thread)
+    assert 'id="feedback"' not in (await browser.get(f"/runs/{run_id}")).text
+    await worker.play(thread)
+    chat = (await browser.get(f"/chat/{thread}")).text
+    assert f'action="/chat/{thread}/runs/{run_id}/rate"' in chat
+    thumbed = await browser.post(f"/chat/{thread}/runs/{run_id}/rate", data={"score": "1"})
+    assert (thumbed.status_code, thumbed.headers["location"]) == (303, f"/chat/{thread}")
+    rated = await browser.post(f"/runs/{run_id}/rate", data={"score": "-1", "comment": "<b>Wrong</b> price"})
+    assert rated.headers["location"] == f"/runs/{run_id}"
+    page = (await browser.get(f"/runs/{run_id}")).text
+    assert "rating -1" in page
+    assert "&lt;b&gt;Wrong&lt;/b&gt; price" in page
+    assert "rating +1" not in page, "the same person's thumb was replaced"
+    refused = await browser.post(f"/runs/{run_id}/rate", data={"score": "7"})
+    assert refused.headers["location"] == f"/runs/{run_id}"
+    assert "rating -1" in (await browser.get(f"/runs/{run_id}")).text

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from nova_workers.client.client import NovaClient
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.access import if_allowed, name_of_run, name_of_thread
-from nova_workers.console.actions import Done, act, answer_run
+from nova_workers.console.actions import Done, act, answer_run, rate_run
 from nova_workers.console.chat.messages import message_of, send_in_fork
 from nova_workers.console.drawing.trace import trace
 from nova_workers.console.forms import Form, read_form
@@ -24,6 +24,7 @@ from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 
 _STEPS = 100
 _RAW_MESSAGES = 200
+_FEEDBACK = 20
 _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
 """Events that change what the ledger has of a run."""
 
@@ -33,9 +34,10 @@ async def show(request: Request) -> Response:
     client = client_of(request)
     run, timeline = await _read(client.runs, request)
     at = selected(request.query_params.get("at", ""), run, timeline)
-    conversation, parent, at = await asyncio.gather(
+    conversation, parent, feedback, at = await asyncio.gather(
         name_of_thread(client, run.thread_id),
         name_of_run(client, timeline.parent_run_id),
+        client.feedback.of_run(run.id, limit=_FEEDBACK),
         with_request(client, request, run.id, at),
     )
     return render(
@@ -45,6 +47,7 @@ async def show(request: Request) -> Response:
         timeline=timeline,
         conversation=conversation,
         parent=parent,
+        feedback=feedback.items,
         nodes=trace(timeline, state_of(request).clock.now()),
         selected=at,
         cursor=cursor_of(request),
@@ -94,6 +97,13 @@ async def answer(request: Request) -> Response:
         lambda: answer_run(calls, run_id, form.given("wait_id"), form),
         "The answer was sent; the run continues.",
     )
+
+
+async def rate(request: Request) -> Response:
+    """Give feedback on the run."""
+    run_id, form = request.path_params["run"], await read_form(request)
+    calls = client_of(request).feedback
+    return await act(request, f"/runs/{run_id}", lambda: rate_run(calls, run_id, form), "Rated.")
 
 
 async def try_again(request: Request) -> Response:
