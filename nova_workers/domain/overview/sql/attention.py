@@ -72,6 +72,8 @@ SELECT k.id::text AS id, k.title, k.parked_reason AS reason, k.owner_agent_id AS
  ORDER BY k.id DESC
  LIMIT {MAX_COUNTED}
 """,
+}
+_OF_WEBHOOKS: Final[Mapping[_Group, str]] = {
     "webhooks": f"""
 SELECT h.id, h.url AS title, h.agent_id,
        COALESCE(h.disabled_reason, h.failures || ' attempts failed one after the other.') AS reason,
@@ -82,7 +84,12 @@ SELECT h.id, h.url AS title, h.agent_id,
  LIMIT {MAX_COUNTED}
 """,
 }
-_GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {"runs:read": _OF_RUNS, "workspace:read": _OF_WORKSPACE}
+_GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {
+    "runs:read": _OF_RUNS,
+    "workspace:read": _OF_WORKSPACE,
+    # The address of a webhook may be a secret itself, so a scope that only reads does not show it.
+    "workspace": _OF_WEBHOOKS,
+}
 
 
 async def find_attention(connection: Connection, tenant_id: str, scopes: Set[str], *, limit: int) -> AttentionView:

@@ -152,7 +152,7 @@ async def test_many_open_timers_are_not_read(api: Api, database: Database, worke
     )
     await database.execute("VACUUM ANALYZE run_waits")
     async with database.connection() as connection:
-        found = await find_attention(connection, api.tenant.id, {"runs"}, limit=5)
+        found = await find_attention(connection, api.tenant.id, {"runs:read"}, limit=5)
     assert found.questions is not None
     assert found.questions.count == 1
     plan = await database.fetch(
