@@ -209,6 +209,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/projects/{project}/items agents:read workspace:read",
             "POST /v1/triggers workspace",
             "GET /v1/triggers workspace:read",
+            "GET /v1/triggers/preview workspace:read",
             "GET /v1/triggers/{trigger_id} workspace:read",
             "PATCH /v1/triggers/{trigger_id} workspace",
             "DELETE /v1/triggers/{trigger_id} workspace",

@@ -4,11 +4,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import StringConstraints
 
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
+    SchedulePreview,
     TriggerCreate,
     TriggerFiringView,
+    TriggerKind,
     TriggerPatch,
     TriggerPreview,
     TriggerView,
@@ -32,6 +35,15 @@ router = APIRouter(prefix="/v1/triggers", tags=["triggers"], route_class=StrictR
 PERSON = "person"
 
 PausedQuery = Annotated[Flag, Query(description="Only those that paused after failures.")]
+KindQuery = Annotated[TriggerKind, Query(description="The form of the schedule.")]
+ScheduleQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[\x20-\x7e]{1,200}$")],
+    Query(description="As a trigger has it: a cron line, a time in RFC 3339, or seconds."),
+]
+TimezoneQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_+/-]{1,64}$")] | None,
+    Query(description="IANA name; that of a new trigger without."),
+]
 Count = Annotated[int, Query(ge=1, le=100, description="Most firings to return.")]
 
 
@@ -79,6 +91,22 @@ async def list_triggers(
             limit=listing.rows,
         )
     return listing.page(rows, lambda trigger: trigger.id)
+
+
+@router.get("/preview", responses=problems(422))
+async def preview_schedule(
+    *,
+    caller: WorkspaceReader,
+    state: State,
+    kind: KindQuery,
+    schedule: ScheduleQuery,
+    timezone: TimezoneQuery = None,
+    count: Count = 5,
+) -> SchedulePreview:
+    """Get the next times of a schedule that no trigger has yet."""
+    zone = timezone or state.services.settings.timezone
+    async with state.services.database.connection() as connection:
+        return await workspace.preview_schedule(connection, kind=kind, schedule=schedule, timezone=zone, count=count)
 
 
 @router.get("/{trigger_id}", responses=problems(404, 410))

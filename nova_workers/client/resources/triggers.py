@@ -1,10 +1,12 @@
 # Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/triggers`` of the client."""
 
+from nova_workers.base.vocabulary import TriggerKind
 from nova_workers.client.headers import idempotency
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
+    SchedulePreview,
     TriggerCreate,
     TriggerFiringView,
     TriggerPatch,
@@ -47,6 +49,17 @@ class Triggers:
     async def delete(self, trigger_id: str) -> None:
         """Delete a trigger; later requests for it raise `Gone`."""
         await self._transport.send("DELETE", f"/v1/triggers/{trigger_id}")
+
+    async def preview_schedule(
+        self, *, kind: TriggerKind, schedule: str, timezone: str | None = None, count: int | None = None
+    ) -> SchedulePreview:
+        """Return the next times of a schedule that no trigger has yet."""
+        return await self._transport.fetch(
+            SchedulePreview,
+            "GET",
+            "/v1/triggers/preview",
+            params={"kind": kind, "schedule": schedule, "timezone": timezone, "count": count},
+        )
 
     async def preview(self, trigger_id: str, *, count: int | None = None) -> TriggerPreview:
         """Return the next times at which a trigger would fire if it were enabled."""

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import get_args
+from typing import cast, get_args
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput, Rejected
@@ -18,8 +18,9 @@ from nova_workers.console.drawing.time_axis import Mark, time_axis
 from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.local_times import read_local
 from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.pages.schedules import DAYS, UNITS, WAYS, Built, built_from, schedule_of, sentence
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import fragment, render, see_other
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
 
@@ -61,6 +62,7 @@ async def show(request: Request) -> Response:
         request,
         "triggers/show.html",
         trigger=trigger,
+        words=sentence(trigger.kind, trigger.schedule, trigger.timezone),
         conversation=await name_of_thread(client, trigger.thread_id),
         preview=preview,
         firings=firings.items,
@@ -100,6 +102,25 @@ async def edit(request: Request) -> Response:
             return see_other(request, f"/triggers/{trigger_id}", flash="Saved.")
     trigger = await client.triggers.get(trigger_id)
     return _editor(request, form, trigger, [], trigger.timezone)
+
+
+async def preview(request: Request) -> Response:
+    """Return the schedule of the builder's fields in a sentence, with its next times, as a part of the form's page."""
+    client, given = client_of(request), request.query_params
+    form = Form(dict(given), {name: tuple(given.getlist(name)) for name in given})
+    try:
+        kind, schedule = schedule_of(form)
+        if kind == "at":
+            return HTMLResponse("")
+        zone = form.given("timezone") or "UTC"
+        coming, tenant = await asyncio.gather(
+            client.triggers.preview_schedule(kind=cast(TriggerKind, kind), schedule=schedule, timezone=zone, count=5),
+            client.tenants.get(),
+        )
+    except Rejected as error:
+        return HTMLResponse(fragment(request, "triggers/preview.html", "refused", error.message))
+    words = sentence(kind, schedule, zone)
+    return HTMLResponse(fragment(request, "triggers/preview.html", "coming", words, coming.firings, tenant))
 
 
 async def fire(request: Request) -> Response:
@@ -144,7 +165,10 @@ def _editor(
         trigger=trigger,
         agents=agents,
         timezone=timezone,
-        kinds=get_args(TriggerKind),
+        built=built_from(trigger.kind, trigger.schedule) if trigger else Built(),
+        ways=WAYS,
+        units=UNITS,
+        days=DAYS,
         actions=get_args(TriggerAction),
         overlaps=get_args(Overlap),
         catchups=get_args(CatchUp),
@@ -155,6 +179,7 @@ def _editor(
 def _of(form: Form, stored: TriggerView | None = None) -> dict[str, object]:
     """Return the body's fields. A blank number keeps what is there; a blank optional field clears it in a change."""
     fields: dict[str, object] = {name: form.value(name) for name in _TEXTS}
+    fields["kind"], fields["schedule"] = schedule_of(form)
     fields.update((name, form.given(name)) for name in _NUMBERS if form.given(name) is not None)
     fields.update((name, form.given(name)) for name in _OPTIONAL if stored or form.given(name) is not None)
     if fields.get("timezone") is None:
@@ -174,11 +199,11 @@ def _of(form: Form, stored: TriggerView | None = None) -> dict[str, object]:
 
 
 def _refused(form: Form, error: Rejected) -> Form:
-    """Return a form with what was refused: of a schedule that is a point in time, at the field of that."""
-    refused = form.refused(error)
-    if form.value("kind") != "at" or "schedule" not in refused.errors:
+    """Return a form with what was refused: of a schedule, at the field of the builder that it was built of."""
+    refused, field = form.refused(error), {"at": "at", "every": "every", "weekly": "time"}.get(form.value("kind"))
+    if field is None or "schedule" not in refused.errors:
         return refused
-    return replace(refused, errors={**refused.errors, "at": refused.errors["schedule"]})
+    return replace(refused, errors={**refused.errors, field: refused.errors["schedule"]})
 
 
 def _axis(past: Sequence[TriggerFiringView], coming: Sequence[datetime], now: datetime) -> object:
@@ -208,6 +233,7 @@ PAGE = PageModule(
     routes=(
         Route("/triggers", show_list),
         Route("/triggers/new", new, methods=["GET", "POST"]),
+        Route("/triggers/preview", preview),
         Route("/triggers/{trigger:id}", show),
         Route("/triggers/{trigger:id}/edit", edit, methods=["GET", "POST"]),
         Route("/triggers/{trigger:id}/fire", fire, methods=["POST"]),

@@ -281,6 +281,13 @@ class TriggerFiringView(View):
     """Whether it was requested rather than scheduled."""
 
 
+class SchedulePreview(View):
+    """The next times of a schedule that no trigger has yet; fewer than requested if it ends before."""
+
+    timezone: str
+    firings: list[Firing] = Field(default_factory=list[Firing])
+
+
 class TriggerPreview(View):
     """The next times at which a trigger would fire if enabled; fewer than requested if it ends before."""
 

@@ -223,3 +223,26 @@ async def test_a_task_is_planned_worked_on_and_completed(
     assert "Published." in (await browser.get(address)).text
     assert "Notes" in (await browser.get("/tasks/list?status=done")).text
     assert (await browser.post(address, data={"do": "nothing"})).status_code == 404
+
+
+async def test_a_schedule_is_built_of_days_and_a_time_and_previewed(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    built = {"kind": "weekly", "day": ["1", "3"], "time": "09:30", "timezone": "Europe/Berlin"}
+    shown = (await browser.get("/triggers/preview", params=built)).text
+    assert "Fires on Monday and Wednesday at 09:30, Europe/Berlin time." in shown
+    assert shown.count("<li>") == 5
+    assert "Working hours" in shown
+    wrong = (await browser.get("/triggers/preview", params={"kind": "cron", "schedule": "0 99 * * *"})).text
+    assert "99" in wrong
+    made = await browser.post("/triggers/new", data={**_TRIGGER, **built})
+    trigger = made.headers["location"]
+    stored = (await console.api.http.get(f"/v1{trigger}")).json()
+    assert (stored["kind"], stored["schedule"]) == ("cron", "30 9 * * 1,3")
+    assert "Fires on Monday and Wednesday at 09:30" in (await browser.get(trigger)).text
+    form = (await browser.get(f"{trigger}/edit")).text
+    assert '<option value="weekly" selected>' in form
+    assert 'value="09:30"' in form
+    refused = await browser.post("/triggers/new", data={**_TRIGGER, **built, "day": []})
+    assert refused.status_code == 422
+    assert "Choose at least one day." in refused.text

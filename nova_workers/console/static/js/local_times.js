@@ -24,3 +24,26 @@ for (const field of document.querySelectorAll("[data-local-time]")) {
   field.addEventListener("input", ask);
   zone.addEventListener("input", ask);
 }
+
+// What a schedule means, below the fields that it is built of.
+const preview = document.querySelector("[data-schedule-preview]");
+if (preview) {
+  const form = preview.closest("form");
+  const fields = ["kind", "schedule", "every", "unit", "day", "time", "timezone"];
+  let timer = 0;
+  let newest = 0;
+  const ask = async () => {
+    const turn = ++newest;
+    const given = new URLSearchParams([...new FormData(form)].filter(([name]) => fields.includes(name)));
+    const answer = await fetch(`/triggers/preview?${given}`, { headers: { "nova-fragment": "preview" } }).catch(() => undefined);
+    if (!answer?.ok || turn !== newest) return;
+    preview.innerHTML = await answer.text();
+    showTimes();
+  };
+  form.addEventListener("input", ({ target }) => {
+    if (!fields.includes(target.name)) return;
+    clearTimeout(timer);
+    timer = setTimeout(ask, WAIT_MS);
+  });
+  ask();
+}

@@ -15,7 +15,15 @@ from typing import Any
 
 from nova_workers.base.errors import Gone, InvalidInput, NotFound, missing
 from nova_workers.base.ids import new_id
-from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerPatch, TriggerPreview, TriggerView
+from nova_workers.contracts.http.triggers import (
+    Firing,
+    SchedulePreview,
+    TriggerCreate,
+    TriggerKind,
+    TriggerPatch,
+    TriggerPreview,
+    TriggerView,
+)
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.records import get_agent
 from nova_workers.domain.idempotency.sql import name_made, once
@@ -165,6 +173,24 @@ async def preview(connection: Connection, trigger: TriggerView, *, count: int) -
     # Takes some milliseconds, and reads time zones from disk.
     firings = await asyncio.to_thread(compute)
     return TriggerPreview(trigger_id=trigger.id, enabled=trigger.enabled, timezone=trigger.timezone, firings=firings)
+
+
+async def preview_schedule(
+    connection: Connection, *, kind: TriggerKind, schedule: str, timezone: str, count: int
+) -> SchedulePreview:
+    """Return the next times of a schedule, at most `count`; a period counts from now.
+
+    Raises:
+        InvalidInput: A part has the wrong form; the field is ``schedule`` or ``timezone``.
+    """
+    now = await ledger.database_now(connection)
+
+    def compute() -> list[Firing]:
+        parsed = parse_schedule(kind, schedule, timezone)
+        moments = islice(next_firings(parsed, after=now, made_at=now), count)
+        return [Firing(at=at, local=at.astimezone(parsed.zone).isoformat()) for at in moments]
+
+    return SchedulePreview(timezone=timezone, firings=await asyncio.to_thread(compute))
 
 
 def _timed(
