@@ -6,12 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import Done, act
 from nova_workers.console.diffs import field_diffs
 from nova_workers.console.forms import read_form
 from nova_workers.console.paging import cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
+from nova_workers.contracts.http.feedback import RATING
 from nova_workers.contracts.http.wire import AgentView
 
 _PAGE = 30
@@ -20,8 +22,9 @@ _PAGE = 30
 async def show_list(request: Request) -> Response:
     """List the versions, newest first, each with the fields that it changed."""
     client, agent_id = client_of(request), request.path_params["agent"]
-    agent, page = await asyncio.gather(
+    agent, report, page = await asyncio.gather(
         client.agents.get(agent_id),
+        if_allowed(client.feedback.report(agent_id), None),
         # One more than is shown: what the last one changed follows from the one before it.
         client.agents.versions(agent_id, limit=_PAGE, cursor=cursor_of(request)),
     )
@@ -38,6 +41,7 @@ async def show_list(request: Request) -> Response:
         agent=agent,
         versions=page.items,
         changes=changes,
+        ratings={} if report is None else {one.agent_version: one for one in report.figures if one.name == RATING},
         pager=pager(request, page),
     )
 
