@@ -388,7 +388,7 @@ async def test_a_key_without_the_scope_sees_which_one_agents_need(
     async with console.signed_in(limited.key) as browser:
         answer = await browser.get("/agents")
         assert answer.status_code == 403
-        assert "needs a key with the scope <strong>agents</strong>" in answer.text
+        assert "needs a key with the scope <strong>agents:read</strong>" in answer.text
 
 
 async def test_a_key_without_the_library_of_skills_keeps_the_agents_skills(
