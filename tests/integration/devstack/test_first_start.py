@@ -103,7 +103,7 @@ def test_a_home_keeps_a_master_key_that_only_its_owner_can_read(tmp_path: Path) 
     first = master_keys(tmp_path)
     assert master_keys(tmp_path) == first
     assert (tmp_path / MASTER_KEYS_FILE).stat().st_mode & 0o777 == 0o600
-    assert Settings.model_validate({"secrets": {"keys": first}}).secrets.texts() == first
+    assert Settings.model_validate({"secrets": {"keys": first}}).secrets.source.texts() == first
 
 
 def test_the_first_master_key_is_the_current_one(tmp_path: Path) -> None:
