@@ -132,6 +132,9 @@ def _transport_options(fail_fast: bool) -> dict[str, Any]:
 def kombu_url(redis_url: str) -> str:
     """Return the URL as kombu spells it: a unix socket is ``redis+socket://``, its database ``virtual_host``."""
     parts = urlsplit(redis_url)
+    if parts.scheme == "rediss" and "ssl_" not in parts.query:
+        # By itself kombu would take any certificate. redis-py, our other client, checks it by default.
+        return parts._replace(query="&".join(filter(None, (parts.query, "ssl_cert_reqs=required")))).geturl()
     if parts.scheme != "unix":
         return redis_url
     query = parts.query.replace("db=", "virtual_host=")
