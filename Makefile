@@ -93,6 +93,7 @@ check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, li
 	$(BIN)/python deploy/environment/write_client.py --check
 	$(BIN)/python deploy/environment/dashboards.py --check
 	$(BIN)/python deploy/environment/metrics_reference.py --check
+	$(BIN)/python deploy/environment/sizing.py --check
 	$(BIN)/python deploy/environment/helm_values.py --check
 	$(BIN)/python deploy/environment/manifests.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml -d $(CURDIR)/.cache/site
@@ -107,6 +108,7 @@ format: $(DEV) ## Fix what can be fixed automatically
 	$(BIN)/python deploy/environment/write_client.py
 	$(BIN)/python deploy/environment/dashboards.py
 	$(BIN)/python deploy/environment/metrics_reference.py
+	$(BIN)/python deploy/environment/sizing.py --write
 	$(BIN)/python deploy/environment/helm_values.py
 	$(BIN)/python deploy/environment/manifests.py
 
