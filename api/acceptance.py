@@ -123,7 +123,7 @@ class MessageAcceptance:
             body,
             await scaled(body.message),
             tenant_id=self.caller.tenant_id,
-            created_by=self.caller.key_id,
+            created_by=self.caller.principal,
             thread_id=thread_id,
             request=request
             or request_key(

@@ -38,6 +38,11 @@ class Caller:
     person_id: str | None = None
     """The person whose session the key is of, after single sign-on."""
 
+    @property
+    def principal(self) -> str:
+        """Whose the request is: the person's, whose keys end with their sessions, or the key's."""
+        return self.person_id or self.key_id
+
     def may(self, scope: Scope) -> bool:
         """Return whether the key has a scope."""
         return scope in self.scopes

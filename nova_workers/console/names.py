@@ -60,7 +60,9 @@ def _agent(agent_id: str) -> str:
 
 def _author(who: str) -> str:
     names = _current.get()
-    return "a person" if who == "person" else names.keys.get(who) or names.agents.get(who, who)
+    if who == "person" or who.startswith("per_"):
+        return "a person"
+    return names.keys.get(who) or names.agents.get(who, who)
 
 
 class _Kept(Generic[T]):

@@ -119,7 +119,7 @@ class Submitting(DoorRequest):
         Raises:
             InvalidInput: A message cannot be imported; names it as ``messages.<index>``.
         """
-        services, tenant_id, creator = self.state.services, self.caller.tenant_id, self.caller.key_id
+        services, tenant_id, creator = self.state.services, self.caller.tenant_id, self.caller.principal
         scaled = await scaled_messages(messages)
 
         def check() -> list[ImportedTurn]:
@@ -149,7 +149,7 @@ class Submitting(DoorRequest):
 
     def after(self, run_id: str, *, label: str | None = None) -> MakeThread:
         """Return the maker of the thread in which a message continues a run, as `thread_after`."""
-        tenant_id, creator = self.caller.tenant_id, self.caller.key_id
+        tenant_id, creator = self.caller.tenant_id, self.caller.principal
         return lambda connection: thread_after(connection, tenant_id, run_id, label=label, created_by=creator)
 
     def with_state(self, make_thread: MakeThread, offered: ThreadStateReplace) -> MakeThread:

@@ -58,7 +58,7 @@ class Threads(DoorRequest):
                 agent_id,
                 label=label,
                 metadata=metadata,
-                created_by=self.caller.key_id,
+                created_by=self.caller.principal,
             )
 
     async def readdress(self, thread_id: str, agent_id: str) -> ThreadView | None:
@@ -89,7 +89,7 @@ class Threads(DoorRequest):
         """
         async with self.state.services.database.connection() as connection:
             return await fork_thread(
-                connection, self.caller.tenant_id, thread_id, label=label, created_by=self.caller.key_id
+                connection, self.caller.tenant_id, thread_id, label=label, created_by=self.caller.principal
             )
 
     async def thread(self, thread_id: str) -> ThreadView:

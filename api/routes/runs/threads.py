@@ -23,7 +23,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.idempotency.sql import name_made, once
-from nova_workers.domain.keys.sql.keys import keys_of_person
+from nova_workers.domain.keys.sql.keys import ids_of_principal
 from nova_workers.domain.runs.sql import reads as run_reads
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.sql import lineage, lists
@@ -75,9 +75,7 @@ MYSELF = "me"
 OriginQuery = Annotated[RunSource | None, Query(description="Only those that this began.")]
 CreatorQuery = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
-    Query(
-        description="Only those that this API key created; `me` is that of the request, with those that it replaced."
-    ),
+    Query(description="Only those that this API key or person created; `me` is that of the request."),
 ]
 PinnedQuery = Annotated[Flag | None, Query(description="Only those that are pinned; false, only the others.")]
 ArchivedQuery = Annotated[Flag | None, Query(description="Only those that are archived; false, only the others.")]
@@ -109,7 +107,7 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, re
             label=body.label,
             metadata=body.metadata,
             ephemeral=body.ephemeral,
-            created_by=caller.key_id,
+            created_by=caller.principal,
         )
 
     if key is None and not turns:
@@ -166,7 +164,7 @@ async def list_threads(
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
         if created_by == MYSELF:
-            mine = await keys_of_person(connection, caller.tenant_id, caller.key_id)
+            mine = await ids_of_principal(connection, caller.tenant_id, caller.principal)
             by = {"created_by": mine[0]} if len(mine) == 1 else {"created_by": None, "created_by_any": mine}
             which = replace(which, **by)
         rows = await lists.list_threads(connection, caller.tenant_id, which, before=listing.key, limit=listing.rows)
@@ -210,7 +208,7 @@ async def fork_thread(
             turn_id=body.turn_id,
             title=body.title,
             label=body.label,
-            created_by=caller.key_id,
+            created_by=caller.principal,
         )
         await name_made(transaction, tenant_id, key, made.id)
         return made

@@ -262,7 +262,8 @@ class ThreadView(View):
     """What began it. `channel`: an inbound channel, which its `metadata` names; `api`: another request, also for a
     fork."""
     created_by: str | None = None
-    """The API key whose request began it. Null if none did, and for threads that older releases made."""
+    """The API key, or the person after single sign-on, whose request began it. Null if none did, and for threads that
+    older releases made."""
     pinned: bool = False
     """Whether lists for people have it first."""
     archived: bool = False

@@ -61,8 +61,8 @@ SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.role, k.expires
  WHERE k.tenant_id = :tenant_id AND k.id = :key_id
 """
 
-# A person whose key was rotated is the same one. UNION ends at a circle, which no rotation makes.
-_OF_PERSON = """
+# A rotated key is of the same principal. UNION ends at a circle, which no rotation makes.
+_OF_PRINCIPAL = """
 WITH RECURSIVE line AS (
     SELECT id FROM api_keys WHERE tenant_id = :tenant_id AND id = :key_id
     UNION
@@ -157,9 +157,14 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-async def keys_of_person(connection: Connection, tenant_id: str, key_id: str) -> list[str]:
-    """Return a key with those that it replaced, from the newest on."""
-    return [row["id"] for row in await connection.fetch(_OF_PERSON, tenant_id=tenant_id, key_id=key_id)]
+async def ids_of_principal(connection: Connection, tenant_id: str, principal: str) -> list[str]:
+    """Return the ids under which a principal made things: a key's with those that it replaced, from the newest on.
+
+    Args:
+        principal: A key, or a person who came by single sign-on, who has one id.
+    """
+    rows = await connection.fetch(_OF_PRINCIPAL, tenant_id=tenant_id, key_id=principal)
+    return [row["id"] for row in rows] or [principal]
 
 
 async def create_key(

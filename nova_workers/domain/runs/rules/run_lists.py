@@ -1,24 +1,25 @@
 """Who has which saved lists of runs, and how many.
 
-A list is of a person. That is the key that signed in, with those that it replaced: a rotated key has its lists.
+A list is of a principal: of a person who came by single sign-on, or of a key with those that it replaced, so that a
+rotated key has its lists.
 """
 
 from __future__ import annotations
 
 from nova_workers.base.errors import LimitExceeded, missing
 from nova_workers.contracts.http.run_lists import MAX_RUN_LISTS, RunListSave, RunListView
-from nova_workers.domain.keys.sql.keys import keys_of_person
+from nova_workers.domain.keys.sql.keys import ids_of_principal
 from nova_workers.domain.runs.sql import run_lists as ledger
 from nova_workers.ledger.database import Connection
 
 
-async def save_list(connection: Connection, tenant_id: str, key_id: str, saved: RunListSave) -> RunListView:
+async def save_list(connection: Connection, tenant_id: str, principal: str, saved: RunListSave) -> RunListView:
     """Save a list, in place of one of the same name.
 
     Raises:
         LimitExceeded: The person has the most.
     """
-    owner_id = await _owner(connection, tenant_id, key_id)
+    owner_id = await _owner(connection, tenant_id, principal)
     made = await ledger.save_run_list(connection, tenant_id, owner_id, saved, at_most=MAX_RUN_LISTS)
     if made is None:
         raise LimitExceeded(
@@ -28,20 +29,20 @@ async def save_list(connection: Connection, tenant_id: str, key_id: str, saved: 
     return made
 
 
-async def saved_lists(connection: Connection, tenant_id: str, key_id: str) -> list[RunListView]:
+async def saved_lists(connection: Connection, tenant_id: str, principal: str) -> list[RunListView]:
     """Return the lists of a person, in the order in which they were saved first."""
-    return await ledger.run_lists_of(connection, tenant_id, await _owner(connection, tenant_id, key_id))
+    return await ledger.run_lists_of(connection, tenant_id, await _owner(connection, tenant_id, principal))
 
 
-async def delete_list(connection: Connection, tenant_id: str, key_id: str, list_id: str) -> None:
+async def delete_list(connection: Connection, tenant_id: str, principal: str, list_id: str) -> None:
     """Delete a list.
 
     Raises:
         NotFound: The person has no such list.
     """
-    if not await ledger.delete_run_list(connection, tenant_id, await _owner(connection, tenant_id, key_id), list_id):
+    if not await ledger.delete_run_list(connection, tenant_id, await _owner(connection, tenant_id, principal), list_id):
         raise missing("run_list", list_id)
 
 
-async def _owner(connection: Connection, tenant_id: str, key_id: str) -> str:
-    return (await keys_of_person(connection, tenant_id, key_id))[-1]
+async def _owner(connection: Connection, tenant_id: str, principal: str) -> str:
+    return (await ids_of_principal(connection, tenant_id, principal))[-1]

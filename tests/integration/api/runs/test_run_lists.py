@@ -5,6 +5,7 @@ from __future__ import annotations
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.run_lists import MAX_RUN_LISTS, RunListQuery, RunListSave
 from nova_workers.contracts.http.wire import ThreadCreate
+from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 
 _FAILED = RunListQuery(status=["failed"], period="week", sort="cost")
@@ -48,3 +49,15 @@ async def test_the_number_of_lists_is_bounded_and_a_wrong_query_is_refused(api: 
     assert (refused.status_code, refused.json()["code"]) == (409, "limit_exceeded")
     for wrong in ({"query": {}}, {"name": "", "query": {}}, {"name": "x", "query": {"state": 1}}):
         assert (await api.http.post("/v1/run-lists", json=wrong)).status_code == 422, wrong
+
+
+async def test_a_person_has_the_same_lists_and_threads_in_each_session(api: Api, database: Database) -> None:
+    sessions = [(await api.http.post("/v1/keys", json={"name": "s", "scopes": ["runs"]})).json() for _ in range(2)]
+    mark = "UPDATE api_keys SET person_id = 'per_1' WHERE id = ANY(:ids)"
+    await database.execute(mark, ids=[session["id"] for session in sessions])
+    async with NovaClient(api.url, sessions[0]["key"]) as first, NovaClient(api.url, sessions[1]["key"]) as second:
+        saved = await first.run_lists.save(RunListSave(name="Failures", query=_FAILED))
+        thread = await first.threads.create(ThreadCreate())
+        assert thread.created_by == "per_1"
+        assert (await second.run_lists.list()).items == [saved]
+        assert [each.id for each in (await second.threads.list(created_by="me")).items] == [thread.id]
