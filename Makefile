@@ -20,7 +20,7 @@ KUBERNETES := .cache/kubernetes/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test suite test-long chaos soak security aimock programs kubernetes check advisories format bench growth docs pictures release lock clean
+.PHONY: help demo up test suite test-long chaos containers soak security aimock programs kubernetes check advisories format bench growth docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -44,6 +44,9 @@ test-long: $(DEV) aimock programs kubernetes ## The tests that show at more poin
 chaos: $(DEV) ## Break a fleet at random and check every promise (SECONDS=600 SEED=7, or SCENARIO=name; ARGS=--list)
 	$(BIN)/python -m tests.chaos.runner $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(foreach name,$(SCENARIO),--scenario $(name)) $(ARGS)
+
+containers: $(DEV) ## Build the images, run the compose file and break it under load, where Docker is (ARGS=--no-upgrade)
+	$(BIN)/python -m deploy.environment.containers $(ARGS)
 
 soak: $(DEV) ## Run the fleet at half of what it takes, and judge whether what it uses stays flat (MINUTES=30, ARGS=--help)
 	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)

@@ -8,6 +8,8 @@ from install import ROOT, uv, uv_environment
 COMPILE = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--upgrade", "--python-version", "3.11")
 SILENT = ("--no-emit-index-url", "--no-emit-find-links", "--custom-compile-command", "make lock")
 
+IMAGE = ("--extra=fleet", "--extra=console", "--extra=telegram", "--extra=ag-ui", "--extra=a2a", "--group=build")
+
 # The largest first: the others are held to its versions, so that one environment can hold them all.
 LOCKS = {
     "requirements-dev.txt": (
@@ -21,15 +23,11 @@ LOCKS = {
         "--group=build",
     ),
     "requirements.txt": ("pyproject.toml", "--extra=all", "--group=build", "-c=requirements-dev.txt"),
-    "deploy/requirements.txt": (
+    "deploy/requirements.txt": ("pyproject.toml", *IMAGE, "-c=requirements-dev.txt"),
+    "deploy/requirements-embeddings.txt": (
         "pyproject.toml",
-        "--extra=fleet",
+        *IMAGE,
         "--extra=embeddings",
-        "--extra=console",
-        "--extra=telegram",
-        "--extra=ag-ui",
-        "--extra=a2a",
-        "--group=build",
         "-c=requirements-dev.txt",
     ),
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),

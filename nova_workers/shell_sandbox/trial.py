@@ -208,7 +208,9 @@ def _stage(sandbox: ShellSandbox) -> Generator[_Stage]:
             yield _Stage(own, environment, writes, target)
         finally:
             for path in writes[1:]:
-                path.unlink(missing_ok=True)
+                # On a file system that is read-only, the removal of what is not there is an error too.
+                if path.exists():
+                    path.unlink(missing_ok=True)
 
 
 def _folder(private: PrivateFiles | None, name: str, stack: ExitStack) -> Path:

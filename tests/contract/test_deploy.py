@@ -23,7 +23,7 @@ from tests.requirements import proves
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
+DEPLOYED_EXTRAS = ("fleet", "mcp", "console", "telegram", "ag-ui", "a2a")
 FILES = sorted(
     path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc" and "node_modules" not in path.parts
 )
@@ -103,14 +103,14 @@ def test_files_of_agents_are_on_a_volume_that_all_workers_share() -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-IMAGE = "${FLEET_IMAGE:-nova-workers}"
-"""Of the fleet's processes in the compose file."""
+IMAGES = {"${FLEET_IMAGE:-nova-workers}", "${EMBEDDINGS_IMAGE:-nova-workers:embeddings}"}
+"""Images of the fleet's processes in the compose file; the second has the model for embeddings."""
 
 
 def test_every_container_runs_a_command_that_the_command_line_has() -> None:
     commands = {command.name for command in COMMANDS}
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
-    asked = {service["command"][0] for service in compose.values() if service.get("image") == IMAGE}
+    asked = {service["command"][0] for service in compose.values() if service.get("image") in IMAGES}
     asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
     assert asked == {"migrate", "api", "worker", "beat", "console", "flower", "channels"}
     assert asked <= commands
@@ -135,7 +135,7 @@ def test_each_container_gets_the_secrets_that_it_uses_and_no_others() -> None:
     assert {
         name: known & service.get("environment", {}).keys()
         for name, service in compose.items()
-        if service.get("image") == IMAGE
+        if service.get("image") in IMAGES
     } == SECRETS_OF
     secrets = {
         secret["metadata"]["name"]: secret["stringData"].keys()
@@ -175,7 +175,7 @@ def test_the_telegram_channel_runs_only_where_it_is_asked_for() -> None:
     (component,) = _documents(DEPLOY / "kubernetes" / "telegram" / "kustomization.yaml")
     assert component["kind"] == "Component"
     port = Settings().telegram.webhook_port
-    assert compose["telegram"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert compose["telegram"]["ports"] == [f"127.0.0.1:${{TELEGRAM_PORT:-{port}}}:{port}"]
     (container,) = dict(_pods())["nova-telegram"]["containers"]
     assert container["ports"] == [{"name": "webhook", "containerPort": port}]
 
@@ -274,7 +274,7 @@ def test_autoscaling_starts_below_a_workers_slots() -> None:
 @proves("security.containers")
 def test_the_image_is_made_from_the_hashed_lock_and_is_not_root() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
-    assert dockerfile.count("--require-hashes") == 2
+    assert dockerfile.count("--require-hashes") == 3
     assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", dockerfile, re.MULTILINE)
 
 
@@ -297,17 +297,18 @@ def test_the_locks_agree_and_contain_the_projects_dependencies() -> None:
         return found
 
     development = versions(ROOT / "requirements-dev.txt")
-    for lock in (ROOT / "requirements.txt", DEPLOY / "requirements.txt"):
+    for lock in (ROOT / "requirements.txt", *DEPLOY.glob("requirements*.txt")):
         for name, found in versions(lock).items():
             assert found <= development[name], name
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = asked["project"], asked["dependency-groups"]
     extras = project["optional-dependencies"]
     fleet = [*project["dependencies"], *(each for extra in DEPLOYED_EXTRAS for each in extras[extra])]
-    runtime = [*fleet, *extras["local"]]
+    runtime = [*fleet, *extras["embeddings"], *extras["local"]]
     for lock, requirements in (
         (ROOT / "requirements.txt", runtime),
         (DEPLOY / "requirements.txt", fleet),
+        (DEPLOY / "requirements-embeddings.txt", [*fleet, *extras["embeddings"]]),
         (ROOT / "requirements-dev.txt", [*runtime, *groups["test"], *groups["check"], *groups["build"]]),
         (ROOT / "requirements-docs.txt", groups["docs"]),
         (ROOT / "requirements-uv.txt", groups["uv"]),

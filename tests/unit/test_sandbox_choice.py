@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -180,6 +182,22 @@ async def test_a_sandbox_that_cannot_be_tried_is_none_and_no_crash(home: Path, m
     assert os.listdir(home) == []
     (here,) = await check_sandbox_here(_settings(home))
     assert here.state == "warn"
+
+
+@proves("sandbox.tried")
+async def test_a_sandbox_is_tried_where_the_system_is_read_only(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the containers of compose and Kubernetes are: there even the removal of what is not there fails."""
+    if find_shell(_settings(home)).enclosing is None:
+        pytest.skip("nothing can make a sandbox here")
+    unlink = os.unlink
+
+    def unlink_what_is_there(path: Path | str, **given: Any) -> None:
+        if not os.path.lexists(path):
+            raise OSError(errno.EROFS, "Read-only file system")
+        unlink(path, **given)
+
+    monkeypatch.setattr(os, "unlink", unlink_what_is_there)
+    assert find_shell(_settings(home)).enclosing is not None
 
 
 @proves("sandbox.tried")
