@@ -15,7 +15,8 @@ from nova_workers.domain.delivery.rules.channels import ChannelRoutes
 from nova_workers.domain.delivery.rules.routing import InboxRouter
 from nova_workers.domain.delivery.sql.deliveries import list_deliveries
 from nova_workers.domain.tasks.sql.records import list_tasks
-from nova_workers.domain.threads.sql.records import get_thread, list_threads
+from nova_workers.domain.threads.sql.lists import ThreadFilter, list_threads
+from nova_workers.domain.threads.sql.records import get_thread
 from nova_workers.domain.upkeep.sql.retention import delete_aged
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
@@ -154,7 +155,7 @@ async def test_the_thread_and_its_task_show_what_they_wait_for(fleet: Harness) -
     async def shown() -> set[str | None]:
         async with fleet.database.connection() as connection:
             thread = await get_thread(connection, fleet.tenant_id, run.thread_id)
-            (listed,) = await list_threads(connection, fleet.tenant_id, limit=5)
+            (listed,) = await list_threads(connection, fleet.tenant_id, ThreadFilter(), limit=5)
             (task,) = await list_tasks(connection, fleet.tenant_id, limit=5)
         return {thread.waiting_for, listed.waiting_for, task.waiting_for}
 
