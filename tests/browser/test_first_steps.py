@@ -125,7 +125,7 @@ async def test_the_theme_is_kept(page: Page, nova: Site) -> None:
 async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None:
     context = await new_context(chromium, java_script_enabled=False)
     page = await signed_in(context, nova)
-    await page.get_by_role("link", name="Runs", exact=True).click()
+    await page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
     await page.get_by_role("checkbox", name="failed").check()
     await page.get_by_role("button", name="Filter").click()
     await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()

@@ -74,11 +74,11 @@ async def test_an_agent_is_made_by_the_form_and_talked_to(page: Page, nova: Site
 
 async def test_a_trigger_is_made_by_the_form_and_its_run_appears(page: Page, nova: Site) -> None:
     await page.goto(f"{nova.url}/triggers/new?agent=support")
-    await expect(page.get_by_label("Schedule")).to_be_visible()
-    await page.get_by_label("Kind").select_option("at")
-    await expect(page.get_by_label("Schedule")).to_be_hidden()
+    await expect(page.get_by_role("group", name="Days")).to_be_visible()
+    await page.get_by_label("Fires").select_option("at")
+    await expect(page.get_by_role("group", name="Days")).to_be_hidden()
     await page.get_by_label("Time zone").fill("Europe/Berlin")
-    await page.get_by_label("At", exact=True).fill("2031-07-01T09:00")
+    await page.get_by_label("At", exact=True).locator("visible=true").fill("2031-07-01T09:00")
     await expect(page.get_by_text("Tue 2031-07-01 09:00 UTC+02:00 = Tue 2031-07-01 07:00 UTC")).to_be_visible()
     await page.get_by_label("Prompt").fill("Greet the **night shift**.")
     await page.get_by_role("button", name="Save").click()
