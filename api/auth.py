@@ -33,15 +33,12 @@ class Caller:
     """Those of the key, with those that they include."""
     address: str | None
     """Where the request came from; None for a Unix socket."""
+    principal: str
+    """Whose the request is: the person's, whose keys end with their sessions, or the key's."""
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Those of the clients that may use the key; empty: all."""
     person_id: str | None = None
     """The person whose session the key is of, after single sign-on."""
-
-    @property
-    def principal(self) -> str:
-        """Whose the request is: the person's, whose keys end with their sessions, or the key's."""
-        return self.person_id or self.key_id
 
     def may(self, scope: Scope) -> bool:
         """Return whether the key has a scope."""
@@ -61,7 +58,7 @@ class Caller:
         """Return it as the audit log names it."""
         return Actor(
             "key" if self.person_id is None else "person",
-            self.person_id or self.key_id,
+            self.principal,
             self.tenant_id,
             name=self.key_name,
             address=self.address,

@@ -112,6 +112,7 @@ class RequestGuard:
             tenant_id=key.tenant_id,
             scopes=key.scopes,
             address=address,
+            principal=key.person_id or key.key_id,
             networks=key.networks,
             person_id=key.person_id,
         )

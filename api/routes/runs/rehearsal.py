@@ -124,8 +124,14 @@ def _request(app: _Application, tenant_id: str) -> dict[str, Any]:
         "headers": [(b"content-type", b"application/json")],
         "app": app,
     }
+    key_id = new_id("key")
     caller = Caller(
-        key_id=new_id("key"), key_name="rehearsal", tenant_id=tenant_id, scopes=frozenset({"runs"}), address=None
+        key_id=key_id,
+        key_name="rehearsal",
+        tenant_id=tenant_id,
+        scopes=frozenset({"runs"}),
+        address=None,
+        principal=key_id,
     )
     keep_caller(scope, caller)
     return scope

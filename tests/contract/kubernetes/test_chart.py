@@ -127,11 +127,14 @@ def test_no_setting_that_the_chart_makes_can_be_a_value() -> None:
         for entry in pod["containers"][0].get("env", ())
     }
     made = {name for name in {*shared, *own} if name.startswith("NOVA_")} - CLIENT_VARIABLES
-    # Those of the sets `placement` and `pools`, and the two that are a choice.
+    # Those of the sets `placement`, `pools` and `sign-on`, and the two that are a choice.
     free = {name for name in made if validator.is_valid({"settings": {name: "text"}})}
     assert free == {
         "NOVA_ENVIRONMENT",
         "NOVA_MODEL__MAX_TOKENS",
+        "NOVA_OIDC__CLIENT_ID",
+        "NOVA_OIDC__GRANTS",
+        "NOVA_OIDC__ISSUER",
         "NOVA_TELEMETRY__LOG_FORMAT",
         "NOVA_TELEMETRY__LOG_LEVEL",
         "NOVA_TIMEZONE",
@@ -303,6 +306,26 @@ def test_an_ingress_has_every_path_of_the_api_but_metrics_and_probes() -> None:
 
 
 @needs_helm
+def test_single_sign_on_reaches_api_and_console_and_its_secret_the_console_alone() -> None:
+    given = {"NOVA_OIDC__ISSUER", "NOVA_OIDC__CLIENT_ID", "NOVA_OIDC__GRANTS"}
+    assert given <= _settings(_values("sign-on")).keys()
+    deployments = _by_kind("sign-on", "Deployment")
+    variables = {
+        name: {each["name"]: each for each in one["spec"]["template"]["spec"]["containers"][0].get("env", [])}
+        for name, one in deployments.items()
+    }
+    assert given <= variables["nova-console"].keys()
+    secret = "NOVA_OIDC__CLIENT_SECRET"
+    assert variables["nova-console"][secret]["valueFrom"]["secretKeyRef"]["optional"] is True
+    assert [name for name, found in variables.items() if secret in found] == ["nova-console"]
+    policies = _by_kind("sign-on", "NetworkPolicy")
+    for name in ("nova-api", "nova-console"):
+        ports = [port["port"] for rule in policies[name]["spec"]["egress"] for port in rule["ports"]]
+        assert 443 in ports, name
+    assert "egress" not in _by_kind("default", "NetworkPolicy")["nova-api"]["spec"]
+
+
+@needs_helm
 def test_routes_of_gateways_have_the_paths_of_an_ingress() -> None:
     routes = _by_kind("gateway", "HTTPRoute")
     assert _by_kind("gateway", "Ingress") == {}
@@ -313,7 +336,7 @@ def test_routes_of_gateways_have_the_paths_of_an_ingress() -> None:
     (rule,) = routes["nova-api"]["spec"]["rules"]
     paths = [one["path"] for one in _by_kind("ingress", "Ingress")["nova-api"]["spec"]["rules"][0]["http"]["paths"]]
     matched = [one["path"]["value"] for one in rule["matches"]]
-    assert matched == [path for path in paths if path in {"/v1", "/docs", "/openapi.json", "/openai"}]
+    assert matched == [path for path in paths if path in {"/v1", "/sso", "/docs", "/openapi.json", "/openai"}]
     assert rule["timeouts"] == {"request": "0s"}
     (reference,) = rule["backendRefs"]
     service = _by_kind("gateway", "Service")[reference["name"]]

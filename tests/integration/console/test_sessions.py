@@ -131,7 +131,7 @@ async def test_a_short_session_is_noted_in_time_where_keys_are_cached_for_long(
     await database.execute("UPDATE sign_ins SET idle_s = 60, seen_at = now()")
     [session] = await database.fetch("SELECT id FROM sign_ins")
     tenant, clock = console.api.tenant, ManualClock()
-    caller = Caller(tenant.key_id, "test", tenant.id, frozenset(), None)
+    caller = Caller(tenant.key_id, "test", tenant.id, frozenset(), None, principal=tenant.key_id)
     sign_ins = SignIns(database, clock, cache_s=3_600.0)
     scope = {"type": "http", "headers": [(b"nova-session", session["id"].encode())]}
     await sign_ins.check(scope, caller)

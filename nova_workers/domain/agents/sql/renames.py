@@ -73,7 +73,11 @@ _ESCALATIONS = """
 UPDATE run_waits SET request = jsonb_set(request, '{escalate_to}', to_jsonb(:to_id::text))
  WHERE tenant_id = :tenant_id AND status = 'open' AND request ->> 'escalate_to' = :agent_id
 """
-_AT_ONCE = (_TRIGGERS, _TASKS, _WEBHOOKS, _ORCHESTRATIONS, _PAUSE, _ASKED_WAITS, _ESCALATIONS)
+_RUN_LISTS = """
+UPDATE run_lists SET query = jsonb_set(query, '{agent_id}', to_jsonb(:to_id::text))
+ WHERE tenant_id = :tenant_id AND query ->> 'agent_id' = :agent_id
+"""
+_AT_ONCE = (_TRIGGERS, _TASKS, _WEBHOOKS, _ORCHESTRATIONS, _PAUSE, _ASKED_WAITS, _ESCALATIONS, _RUN_LISTS)
 
 # Agents that may ask the renamed one get a version that names it by its new id.
 _GRANTS = """

@@ -71,7 +71,8 @@ class Notes:
 
 def door_of(api: Api) -> Door:
     """Return the service for a request of the tenant."""
-    caller = Caller(api.tenant.key_id, "test", api.tenant.id, frozenset({"runs"}), None)
+    key_id = api.tenant.key_id
+    caller = Caller(key_id, "test", api.tenant.id, frozenset({"runs"}), None, principal=key_id)
     return Door(api.state, caller, Request({"type": "http", "path": "/test", "headers": []}))
 
 

@@ -42,6 +42,7 @@ GIVEN: dict[str, Any] = {
     "switches.scope": "agent",
     "switches.target": OLD,
     "runs.status": "queued",
+    "run_lists.query": {"agent_id": OLD},
     "run_waits.kind": "agent",
     "run_waits.request": {"kind": "agent", "agent_id": OLD, "message": "Who?"},
     "deliveries.kind": "notification",
