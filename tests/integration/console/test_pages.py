@@ -82,15 +82,16 @@ async def test_the_menu_has_six_entries_and_more_with_numbers_of_what_is_open(
     assert "data-nav-more open" in menu
     home = (await browser.get("/")).text.partition("<main")[0]
     assert "data-nav-more>" in home
-    assert '<span class="count" data-count-of="/runs" hidden>0' in home
+
+    async def shown(number: str) -> bool:
+        # A page does not wait for numbers for longer than a second.
+        return f'<span class="count" data-count-of="/runs"{number}' in (await browser.get("/")).text
+
+    await until(lambda: shown(" hidden>0"))
     thread = await console.api.thread()
     await console.api.run(thread)
     await worker.claim(thread)
-
-    async def counted() -> bool:
-        return '<span class="count" data-count-of="/runs">1<' in (await browser.get("/")).text
-
-    await until(counted)
+    await until(lambda: shown(">1<"))
 
 
 async def test_the_palette_finds_actions_agents_conversations_and_runs(
