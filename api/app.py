@@ -366,7 +366,7 @@ async def _warm_up(app: FastAPI, services: ApiServices) -> None:
 async def _rehearse(app: FastAPI, services: ApiServices) -> None:
     """Let the sessions that the first message uses plan its statements, on a schema that has them."""
     with all_tenants():
-        if not await services.schema.look() or await services.database.is_shared():
+        if not (services.schema.fits or await services.schema.look()) or await services.database.is_shared():
             return
         async with services.database.connection() as connection:
             for _ in range(PLANNED_AFTER):
