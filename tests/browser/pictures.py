@@ -18,6 +18,7 @@ from pathlib import Path
 from playwright.async_api import Page
 
 from nova_workers.console.pages import PAGES
+from nova_workers.contracts.http.wire import ThreadPatch
 from nova_workers.devstack.commands import WORKER_APP
 from tests.browser import terminal_picture
 from tests.browser.harness import Site, browser, signed_in, site
@@ -77,7 +78,14 @@ async def seeded(*, worker_app: str = WORKER_APP, preloaded: bool = True) -> Asy
         )
         async with site(postgres, valkey, home, worker_app=worker_app, preloaded=preloaded) as nova:
             await seed(nova.fleet)
+            await _archive_scripts(nova)
             yield nova
+
+
+async def _archive_scripts(nova: Site) -> None:
+    """Put conversations between agents out of the chat's list: their messages are scripts of the scripted engine."""
+    for thread in (await nova.fleet.threads.list(origin="agent")).items:
+        await nova.fleet.threads.patch(thread.id, ThreadPatch(archived=True))
 
 
 async def _pages(page: Page, nova: Site) -> list[tuple[str, str]]:
