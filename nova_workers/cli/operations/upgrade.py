@@ -11,7 +11,7 @@ import asyncpg
 import typer
 
 from nova_workers.base.config import load_settings
-from nova_workers.base.errors import Unavailable, in_one_line
+from nova_workers.base.errors import InvalidInput, Unavailable, in_one_line
 from nova_workers.base.release import part, release
 from nova_workers.cli.operations.database_checks import LONG_TRANSACTION_S, OLDEST_TRANSACTION
 from nova_workers.cli.operations.migrate import migrate
@@ -119,6 +119,8 @@ def upgrade(*, check: CheckOption = False, yes: YesOption = False, json_mode: Js
 
     It needs the database only (NOVA_DATABASE_URL). The processes are replaced by your platform, afterwards.
     """
+    if json_mode and not check:
+        raise InvalidInput("--json shows what is due: give it with --check. `nova migrate --json` migrates.")
     settings = load_settings()
     url = find_servers(settings).database_url or settings.require_database_url()
     out = Output(json_mode=json_mode)
@@ -133,7 +135,7 @@ def upgrade(*, check: CheckOption = False, yes: YesOption = False, json_mode: Js
         return
     if not yes:
         typer.confirm("Migrate now?", abort=True)
-    migrate(json_mode=json_mode)
+    migrate()
 
 
 async def examine(url: str) -> Upgrade:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from models import migrate
+from nova_workers.base.errors import InvalidInput
 from nova_workers.base.release import release
 from nova_workers.cli.operations import upgrade as command
 from nova_workers.cli.operations.upgrade import examine
@@ -84,6 +85,9 @@ def test_the_command_migrates_when_it_is_not_to_check_only(nova: CliRunner, empt
     shown = json.loads(nova.invoke(command.app, ["--check", "--json"]).stdout)
     assert (shown["schema"], shown["needed"], shown["next"]) == (None, schema_head(), ["nova migrate"])
     asyncio.run(migrate.upgrade(empty_url, "0076"))
+    # Two documents would be none.
+    assert isinstance(nova.invoke(command.app, ["--json", "--yes"]).exception, InvalidInput)
+    assert asyncio.run(migrate.current(empty_url)) == "0076"
     refused = nova.invoke(command.app, [], input="n\n")
     assert (refused.exit_code, asyncio.run(migrate.current(empty_url))) == (1, "0076")
     assert "0078" in refused.output
