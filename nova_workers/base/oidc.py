@@ -36,7 +36,6 @@ class ProviderMetadata(BaseModel):
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
-    device_authorization_endpoint: str | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
     authorization_response_iss_parameter_supported: bool = False
 

@@ -6,7 +6,7 @@ rotated key has its lists.
 
 from __future__ import annotations
 
-from nova_workers.base.errors import LimitExceeded, missing
+from nova_workers.base.errors import missing, too_many
 from nova_workers.contracts.http.run_lists import MAX_RUN_LISTS, RunListSave, RunListView
 from nova_workers.domain.keys.sql.keys import ids_of_principal
 from nova_workers.domain.runs.sql import run_lists as ledger
@@ -22,10 +22,7 @@ async def save_list(connection: Connection, tenant_id: str, principal: str, save
     owner_id = await _owner(connection, tenant_id, principal)
     made = await ledger.save_run_list(connection, tenant_id, owner_id, saved, at_most=MAX_RUN_LISTS)
     if made is None:
-        raise LimitExceeded(
-            f"You have {MAX_RUN_LISTS} saved lists, which is the most. Delete one that you no longer use.",
-            limit=MAX_RUN_LISTS,
-        )
+        raise too_many(MAX_RUN_LISTS, "saved lists of yours", "Delete one that you no longer use.")
     return made
 
 
