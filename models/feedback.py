@@ -39,6 +39,6 @@ class Feedback(Table, table=True):
     comment: str | None = string(null=True)
     source: str = string(comment="person, user or code")
     author: str = string(default="", comment="The person or program, as the client names it; empty is the key itself")
-    key_id: str = id_ref(comment="The key of the request")
+    key_id: str = id_ref(comment="The key of the request, or the person of its session")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)

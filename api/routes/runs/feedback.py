@@ -50,7 +50,9 @@ async def give_feedback(run_id: RunIdPath, body: FeedbackGive, caller: FeedbackC
             f"A key without the scope 'runs' gives feedback of end users only: {body.source!r} is not permitted.",
             needed="runs",
         )
-    return await rules.give_feedback(state.services.work, Giver(caller.tenant_id, caller.key_id, source), run_id, body)
+    return await rules.give_feedback(
+        state.services.work, Giver(caller.tenant_id, caller.principal, source), run_id, body
+    )
 
 
 @router.get("/runs/{run_id}/feedback", responses=problems(400, 404, 422))
@@ -94,7 +96,7 @@ async def list_feedback(
 @router.delete("/feedback/{feedback_id}", status_code=204, responses=problems(404))
 async def delete_feedback(feedback_id: FeedbackIdPath, caller: FeedbackCaller, state: State) -> None:
     """Delete feedback. A key with the scope `feedback` and without `runs` may delete what it gave itself."""
-    of_key = None if caller.may("runs") else caller.key_id
+    of_key = None if caller.may("runs") else caller.principal
     await rules.take_back(state.services.database, caller.tenant_id, feedback_id, of_key=of_key)
 
 

@@ -44,7 +44,7 @@ def upgrade() -> None:
             nullable=False,
             comment="The person or program, as the client names it; empty is the key itself",
         ),
-        sa.Column("key_id", _ID, nullable=False, comment="The key of the request"),
+        sa.Column("key_id", _ID, nullable=False, comment="The key of the request, or the person of its session"),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.CheckConstraint("source IN ('person', 'user', 'code')", name=op.f("ck_feedback__source")),

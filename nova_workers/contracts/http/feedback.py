@@ -65,7 +65,7 @@ class FeedbackView(View):
     source: FeedbackSource
     author: str
     key_id: str
-    """The key of the request that gave it."""
+    """The key of the request that gave it; of a session of single sign-on, its person."""
     created_at: datetime
     updated_at: datetime
     """When its author last changed it."""

@@ -123,7 +123,7 @@ class RatedRun:
 
 @dataclass(frozen=True, slots=True)
 class Giver:
-    """Who gives feedback: a key, and whom it speaks for."""
+    """Who gives feedback: a key, or the person of its session, and whom it speaks for."""
 
     tenant_id: str
     key_id: str

@@ -16,6 +16,10 @@ _WEBHOOK = """
 INSERT INTO webhooks (id, tenant_id, url, secret, key_id, kinds)
 VALUES ('whk_' || :tenant_id, :tenant_id, 'https://example.com', 'secret', 'k', '{feedback_given}') RETURNING id
 """
+_OF_PERSON = """
+WITH given AS (UPDATE api_keys SET person_id = 'per_ann' WHERE tenant_id = :tenant_id AND name = 'thumbs' RETURNING id)
+SELECT count(*) FROM given
+"""
 _SENT = "SELECT jsonb_agg(payload ORDER BY id) FROM deliveries WHERE tenant_id = :tenant_id AND kind = 'feedback_given'"
 _AUDITED = "SELECT array_agg(action ORDER BY id) FROM audit_events WHERE tenant_id = :tenant_id AND target_kind = :kind"
 _CHANGED = "SELECT array_agg(change ORDER BY id) FROM changes WHERE tenant_id = :tenant_id AND subject = 'feedback'"
@@ -67,6 +71,19 @@ async def test_an_author_replaces_its_own_feedback_and_nothing_else(api: Api, wo
     ]
     expected = [one["id"] for one in reversed([first, *others])]
     assert await _ids(api.http, f"/v1/runs/{run_id}/feedback") == expected
+
+
+@proves("feedback.once")
+async def test_a_person_replaces_in_a_session_what_it_gave_in_an_earlier_one(api: Api, worker: ManualWorker) -> None:
+    """Each session of single sign-on has a key of its own."""
+    run_id = await _played(api, worker)
+    sessions = [await _key(api, "runs"), await _key(api, "runs")]
+    await api.fetchval(_OF_PERSON, tenant_id=api.tenant.id)
+    for key, score in zip(sessions, (1, -1), strict=True):
+        async with api.client(key) as person:
+            await _give(person, run_id, score=score)
+    (given,) = (await api.http.get(f"/v1/runs/{run_id}/feedback")).json()["items"]
+    assert (given["score"], given["key_id"]) == (-1, "per_ann")
 
 
 async def test_a_change_is_announced_delivered_and_audited_once(api: Api, worker: ManualWorker) -> None:
