@@ -142,6 +142,7 @@ class Run(Table, table=True):
     thread_id: str = fk("threads.id")
     agent_id: str = id_ref()
     agent_version: int | None = count(null=True, default=None, comment="The version that the claim used")
+    asked_version: int | None = count(null=True, default=None, comment="The version that the claim is to use")
     needs: list[str] | None = Field(
         default=None,
         sa_column=Column(ARRAY(Text), comment="Of that version: the projects and code that it needs; null is none"),

@@ -153,6 +153,8 @@ class Submission:
     """If the fleet is busy, the tenant's runs of higher priority start first."""
     trigger_id: str | None = None
     """The trigger that fired it."""
+    asked_version: int | None = None
+    """The version of the agent that executes it; None is the one that is current when the run begins."""
     request: RequestKey | None = None
     traceparent: str | None = None
     start_at: datetime | None = None

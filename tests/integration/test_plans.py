@@ -28,6 +28,7 @@ _WHOLE: Final[Mapping[str, str]] = {
     "overview.overdue._OVERDUE": _ALL_OPEN,
     "runs.cancel._WITHDRAW_OF_AGENT": _ONCE,
     "runs.claim._CLAIM_BELOW_CAPS": _ALL_RUNNING,
+    "runs.claim._CLAIM_BELOW_CAPS_IN_OUTAGE": _ALL_RUNNING,
     "runs.fairness._ENTITLED": _ALL_RUNNING,
     "runs.fairness._UNDER_CAPS": _ALL_RUNNING,
     "runs.fleet._FRONT": _ALL_OPEN,

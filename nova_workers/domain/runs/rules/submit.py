@@ -68,7 +68,7 @@ class Submitter:
             The run; for an idempotency key that was used before, the run of its first use.
 
         Raises:
-            NotFound: No such thread or agent in this tenant.
+            NotFound: No such thread or agent in this tenant; or the agent never had the version.
             Gone: The thread, or its agent, was deleted.
             AgentRenamed: The agent has another id now.
             InvalidInput: Its agent or its engine cannot have an option of the run.
@@ -95,7 +95,7 @@ class Submitter:
         self, submission: Submission, run_id: str, make_thread: MakeThread | None, with_run: WithRun | None
     ) -> Accepted:
         alone = make_thread is None and with_run is None
-        plain = submission.request is None and submission.options is None and alone
+        plain = submission.request is None and submission.options is None and submission.asked_version is None and alone
         if plain and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
@@ -175,6 +175,9 @@ class Submitter:
             accepted = await ledger.insert_run(connection, submission, run_id, front=front)
         if accepted is None:
             raise await self._refusal(connection, submission)
+        version = submission.asked_version
+        if version is not None and not await ledger.ask_for_version(connection, submission.tenant_id, run_id, version):
+            raise missing("agent_version", version, f"Agent {accepted.agent_id!r} has had no such version.")
         return _with_interrupted(accepted, interrupted)
 
     async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:

@@ -36,17 +36,32 @@ PAUSED_BY_PEOPLE = f"EXISTS (SELECT 1 FROM switches s WHERE {_PAUSES_OF_PEOPLE})
 # The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
 TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
 
-# What determines which provider executes the run `r` of the agent `a`: its engine and model as they are configured.
+# The configuration `s` of the run `r` of the agent `a`: that of the version that was asked for, else the newest.
+CONFIGURATION = """
+CROSS JOIN LATERAL (
+      SELECT COALESCE((SELECT v.spec FROM agent_versions v
+                        WHERE v.tenant_id = a.tenant_id AND v.agent_id = COALESCE(a.renamed_to, a.id)
+                          AND v.version = r.asked_version), a.spec) AS spec) s
+"""
+
+# What determines which provider executes the run `r`: its engine and model as they are configured, by `CONFIGURATION`.
 # Runs with the same text meet the same outage. None for runs whose configuration is elsewhere: code names its models.
 MODEL_OF = """
 CASE WHEN r.source <> 'work_order'
           AND NOT EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.orchestration_id IS NOT NULL)
-          AND a.spec ->> 'engine' IS DISTINCT FROM 'code'
-     THEN COALESCE(a.spec ->> 'engine', '') || ' ' || COALESCE(r.model, a.spec ->> 'model', '') END
+          AND s.spec ->> 'engine' IS DISTINCT FROM 'code'
+     THEN COALESCE(s.spec ->> 'engine', '') || ' ' || COALESCE(r.model, s.spec ->> 'model', '') END
 """
 
-# What code of users the run `r` of the agent `a` needs: as the agent is now, or was when the run began. Null is none.
-NEEDS = "CASE WHEN r.agent_version IS NULL THEN a.needs ELSE r.needs END"
+# What code of users the run `r` of the agent `a` needs: as the agent is now, or was when the run began, or is in the
+# version that was asked for, whose needs are written beside it. Null is none.
+NEEDS = "CASE WHEN r.agent_version IS NULL AND r.asked_version IS NULL THEN a.needs ELSE r.needs END"
+
+# The code of an agent in Python is the first of its needs, as `agent_needs` orders them.
+_CODE = """
+CASE WHEN r.agent_version IS NOT NULL THEN split_part(r.code_version, '@', 1)
+     WHEN r.asked_version IS NOT NULL THEN r.needs[1] ELSE a.code END
+"""
 
 # Whether this worker has it: of an agent in Python in the version that began the run, unless `any_version`.
 _HAS_CODE = f"""
@@ -55,10 +70,13 @@ COALESCE({NEEDS} <@ CAST(:provides AS text[])
               OR r.code_version = CAST(:versions AS jsonb) ->> split_part(r.code_version, '@', 1)), true)
 """
 
-# Read only while the worker knows of an outage: a configuration may be long.
-_MODEL_OF_NEXT = f"""
-CASE WHEN cardinality(CAST(:unusable AS text[])) > 0
-     THEN (SELECT {MODEL_OF} FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id) END
+# What the provider of the next run is, and whether the worker knows of its outage.
+_MODEL_OF_NEXT = (
+    f"(SELECT {MODEL_OF} FROM agents a {CONFIGURATION} WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id)"
+)
+_IS_UNUSABLE = """
+NOT n.over AND (n.hold IS NOT NULL OR n.held_until IS NULL)
+AND COALESCE(n.model_of = ANY(CAST(:unusable AS text[])), false)
 """
 
 # The first claim of a run inserts its turn with the query.
@@ -140,7 +158,7 @@ r.started_at, r.cancel_requested_at, r.cancel_reason, r.hold_detail, r.held_sinc
 """
 
 
-def _claiming(has_room: str) -> str:
+def _claiming(has_room: str, *, in_outage: bool) -> str:
     """Return the statement that claims the next run of a thread.
 
     The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows in the same
@@ -155,7 +173,10 @@ def _claiming(has_room: str) -> str:
 
     Args:
         has_room: Whether the caps of tenant ``w`` and agent ``a`` permit another run.
+        in_outage: Whether the worker knows of an outage, and so must know of the run's provider, for which
+            configurations are read.
     """
+    model_of, is_unusable = (_MODEL_OF_NEXT, _IS_UNUSABLE) if in_outage else ("CAST(NULL AS text)", "false")
     return f"""
 WITH thread AS (
     SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, orchestration_id,
@@ -168,7 +189,7 @@ WITH thread AS (
            r.cancel_requested_at IS NOT NULL OR t.deleted OR r.losses >= :max_attempts AS over,
            r.losses >= :most_losses AS suspect,
            (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool,
-           r.hold, r.held_until, {_MODEL_OF_NEXT} AS model_of
+           r.hold, r.held_until, {model_of} AS model_of
       FROM runs r, thread t
      WHERE r.thread_id = :thread_id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
@@ -177,17 +198,15 @@ WITH thread AS (
        FOR UPDATE OF r
 ), chosen AS (
     SELECT n.*, NOT n.over AND n.hold IS NOT NULL AND n.held_until IS NOT NULL AS is_held,
-           NOT n.over AND (n.hold IS NOT NULL OR n.held_until IS NULL)
-           AND COALESCE(n.model_of = ANY(CAST(:unusable AS text[])), false) AS is_unusable
+           {is_unusable} AS is_unusable
       FROM next n
 ), claimed AS (
     UPDATE runs r
        SET status = 'running', hold = NULL, held_until = NULL, attempt = r.attempt + 1, fence = t.fence,
            worker_id = :worker_id, lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
            started_at = COALESCE(r.started_at, now()), claimed_at = now(),
-           agent_version = COALESCE(r.agent_version, a.version), needs = {NEEDS},
-           code_version = CASE WHEN r.agent_version IS NULL THEN CAST(:versions AS jsonb) ->> a.code
-                               ELSE CAST(:versions AS jsonb) ->> split_part(r.code_version, '@', 1) END
+           agent_version = COALESCE(r.agent_version, r.asked_version, a.version), needs = {NEEDS},
+           code_version = CAST(:versions AS jsonb) ->> {_CODE}
       FROM chosen n, thread t, agents a, tenants w
      WHERE r.id = n.id AND NOT n.is_held AND NOT n.is_unusable
        AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
@@ -246,10 +265,12 @@ _BELOW_CAPS = """
                            WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id AND o.status = 'running')))
 """
 
-_CLAIM = _claiming(_UNCAPPED)
+_CLAIM = _claiming(_UNCAPPED, in_outage=False)
+_CLAIM_IN_OUTAGE = _claiming(_UNCAPPED, in_outage=True)
 # With `lock_caps`, which was taken before this statement, so the counts include every claim made under it. In the other
-# one they would cost each claim a seventh of its CPU, although they were not executed.
-_CLAIM_BELOW_CAPS = _claiming(_BELOW_CAPS)
+# ones they would cost each claim a seventh of its CPU, although they were not executed.
+_CLAIM_BELOW_CAPS = _claiming(_BELOW_CAPS, in_outage=False)
+_CLAIM_BELOW_CAPS_IN_OUTAGE = _claiming(_BELOW_CAPS, in_outage=True)
 
 # What few claimed runs have: those that were begun before, of a trigger, or in an orchestration. As parts of the claim,
 # these subqueries cost each claim an eighth of its CPU, although they were not executed.
@@ -346,8 +367,12 @@ async def claim_next(
     Raises:
         NewerValue: A later release gave its agent what this one does not know; the run is queued again.
     """
+    if unusable:
+        statement, known = _CLAIM_BELOW_CAPS_IN_OUTAGE if caps_locked else _CLAIM_IN_OUTAGE, {"unusable": [*unusable]}
+    else:
+        statement, known = _CLAIM_BELOW_CAPS if caps_locked else _CLAIM, {}
     row = await connection.fetchrow(
-        _CLAIM_BELOW_CAPS if caps_locked else _CLAIM,
+        statement,
         thread_id=thread_id,
         worker_id=worker_id,
         lease_ttl=timedelta(seconds=lease_ttl_s),
@@ -357,10 +382,10 @@ async def claim_next(
         most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
         pool=pool.name,
         trust_pools=dict(pool.by_trust),
-        unusable=list(unusable),
         provides=list(installation.provides),
         versions=installation.versions,
         any_version=any_version,
+        **known,
     )
     if row is None or row["next_is_held"]:
         return None

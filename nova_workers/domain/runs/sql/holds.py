@@ -16,7 +16,7 @@ from nova_workers.base.errors import RunLost
 from nova_workers.contracts.http.fleet import HeldRuns
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.waits import HoldDetail, advice_for
-from nova_workers.domain.runs.sql.claim import MODEL_OF
+from nova_workers.domain.runs.sql.claim import CONFIGURATION, MODEL_OF
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
@@ -69,7 +69,7 @@ RETURNING r.id
 _HOLD_ALIKE = f"""
 WITH alike AS (
     SELECT r.id
-      FROM runs r JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
+      FROM runs r JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id {CONFIGURATION}
      WHERE r.status = 'queued' AND r.hold IS NULL AND r.held_until IS NULL AND r.cancel_requested_at IS NULL
        AND {MODEL_OF} = :model_of
        AND NOT EXISTS (SELECT FROM runs o WHERE o.thread_id = r.thread_id AND o.status = 'queued'

@@ -11,7 +11,8 @@ from nova_workers.ledger.database import Connection
 # an agent's runs back, its pauses and caps, is read once for each agent. The order in a thread is that of the claim.
 _COUNT = f"""
 WITH oldest AS (
-    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses, r.agent_version, r.needs,
+    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses, r.needs,
+           r.agent_version IS NULL AND r.asked_version IS NULL AS is_of_newest,
            r.hold IS NOT NULL AS is_held,
            row_number() OVER (PARTITION BY r.thread_id ORDER BY r.attempt = 0, NOT r.front, r.seq) AS place
       FROM (SELECT * FROM runs
@@ -56,7 +57,7 @@ SELECT o.queue,
   FROM oldest o
   JOIN threads t ON t.id = o.thread_id
   JOIN agent g ON g.tenant_id = o.tenant_id AND g.agent_id = o.agent_id
- CROSS JOIN LATERAL (SELECT CASE WHEN o.agent_version IS NULL THEN g.needs ELSE o.needs END AS needs) n
+ CROSS JOIN LATERAL (SELECT CASE WHEN o.is_of_newest THEN g.needs ELSE o.needs END AS needs) n
  GROUP BY 1, 2
  ORDER BY 3 DESC, 1, 2
 """

@@ -102,6 +102,17 @@ UPDATE runs
 RETURNING id
 """
 
+# With what the claim would else look up: what the version needs. A former id has no versions.
+_ASK_FOR_VERSION = """
+UPDATE runs r
+   SET asked_version = v.version, needs = agent_needs(v.spec)
+  FROM agents a, agent_versions v
+ WHERE r.tenant_id = :tenant_id AND r.id = :run_id AND r.agent_version IS NULL
+   AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
+   AND v.tenant_id = a.tenant_id AND v.agent_id = COALESCE(a.renamed_to, a.id) AND v.version = :version::int
+RETURNING r.id
+"""
+
 _ADDRESSED = """
 SELECT a.spec, t.orchestration_id IS NOT NULL AS orchestrated
   FROM agents a LEFT JOIN threads t ON t.id = :thread_id AND t.tenant_id = a.tenant_id
@@ -147,6 +158,12 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
         front=False,
     )
     return _accepted(row)
+
+
+async def ask_for_version(connection: Connection, tenant_id: str, run_id: str, version: int) -> bool:
+    """Let a run that has not begun use a version of its agent. Return whether there is such a version."""
+    row = await connection.fetchval(_ASK_FOR_VERSION, tenant_id=tenant_id, run_id=run_id, version=version)
+    return row is not None
 
 
 async def find_accepted(connection: Connection, tenant_id: str, run_id: str) -> Accepted | None:
