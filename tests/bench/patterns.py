@@ -28,6 +28,15 @@ async def post_wait(site: Site, message: str) -> float:
     return answer.ended_s - answer.began_s
 
 
+async def new_conversation(site: Site, message: str) -> float:
+    """Create a thread, send it a message and wait for its end; return how many seconds both requests took."""
+    thread = await site.client.post("/v1/threads", {})
+    _expect(thread)
+    answer = await site.client.post(f"/v1/threads/{thread.json()['id']}/runs/wait", {"message": message})
+    _expect(answer)
+    return answer.ended_s - thread.began_s
+
+
 async def post_then_wait(site: Site, message: str) -> float:
     """Send a message, and wait for its end in a second request; return how many seconds both took."""
     posted = await site.client.post("/v1/runs", {"message": message})
@@ -65,13 +74,16 @@ async def closed_loop(
     return Window(len(took_s), time.perf_counter() - began_s, took_s)
 
 
-async def one_by_one(site: Site, turn: Callable[[Site, str], Awaitable[float]], count: int) -> Window:
-    """Let one client send messages with a pause between them."""
+async def one_by_one(
+    site: Site, turn: Callable[[Site, str], Awaitable[float]], count: int, gap_s: float = _IDLE_GAP_S
+) -> Window:
+    """Let one client send messages with a pause between them, in which the effects of the one before happen."""
     began_s = time.perf_counter()
     took_s: list[float] = []
     for _ in range(max(count, 1)):
         took_s.append(await turn(site, "How long does this take?"))
-        await asyncio.sleep(_IDLE_GAP_S)
+        if gap_s:
+            await asyncio.sleep(gap_s)
     return Window(len(took_s), time.perf_counter() - began_s, took_s)
 
 
@@ -83,4 +95,4 @@ async def burst(site: Site, count: int, seconds: float) -> Window:
 
 
 def _expect(answer: Answer) -> None:
-    assert answer.status in (200, 202), (answer.status, answer.body)
+    assert answer.status in (200, 201, 202), (answer.status, answer.body)

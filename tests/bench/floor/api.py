@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS floor_runs (
 );
 CREATE INDEX IF NOT EXISTS ix_floor_runs__open ON floor_runs (thread_id, seq) WHERE status <> 'succeeded'
 """
+_THREAD = "INSERT INTO floor_threads (id) VALUES ($1)"
+_CONTINUE = "INSERT INTO floor_runs (id, thread_id, message) VALUES ($1, $2, $3)"
 _SUBMIT = """
 WITH thread AS (INSERT INTO floor_threads (id) VALUES ($2) RETURNING id)
 INSERT INTO floor_runs (id, thread_id, message) SELECT $1, id, $3 FROM thread
@@ -58,9 +60,10 @@ class _Server:
         finally:
             self._waiting.pop(run_id, None)
 
-    async def submit(self, run_id: str, message: str) -> None:
-        thread_id = uuid.uuid4().hex
-        await self.pool.execute(_SUBMIT, run_id, thread_id, message)
+    async def submit(self, run_id: str, message: str, thread_id: str | None = None) -> None:
+        statement = _SUBMIT if thread_id is None else _CONTINUE
+        thread_id = thread_id or uuid.uuid4().hex
+        await self.pool.execute(statement, run_id, thread_id, message)
         execute.delay(thread_id)  # type: ignore[attr-defined] - Celery has no types
 
 
@@ -101,14 +104,24 @@ async def wait(run_id: str, request: Request) -> Response:
         return _json(await waiting if answer is None else orjson.dumps({"answer": answer}))
 
 
+@app.post("/v1/threads")
+async def create_thread(request: Request) -> Response:
+    """Create an empty thread."""
+    server: _Server = request.state.server
+    thread_id = uuid.uuid4().hex
+    await server.pool.execute(_THREAD, thread_id)
+    return _json(orjson.dumps({"id": thread_id}))
+
+
 @app.post("/v1/runs/wait")
-async def submit_and_wait(request: Request) -> Response:
-    """Submit a run, and wait for its end."""
+@app.post("/v1/threads/{thread_id}/runs/wait")
+async def submit_and_wait(request: Request, thread_id: str | None = None) -> Response:
+    """Submit a run, to a thread or with a new one, and wait for its end."""
     server: _Server = request.state.server
     run_id = uuid.uuid4().hex
     message = orjson.loads(await request.body())["message"]
     with server.awaits(run_id) as waiting:
-        await server.submit(run_id, message)
+        await server.submit(run_id, message, thread_id)
         return _json(await waiting)
 
 

@@ -5,7 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tests.bench.figures import Figure, Result
 from tests.bench.installed import Site, floor
-from tests.bench.patterns import Window, burst, closed_loop, first_event, one_by_one, post_then_wait, post_wait
+from tests.bench.patterns import (
+    Window,
+    burst,
+    closed_loop,
+    first_event,
+    new_conversation,
+    one_by_one,
+    post_then_wait,
+    post_wait,
+)
 from tests.bench.stage import Bench
 
 _WARM_UP = 60
@@ -19,6 +28,8 @@ async def measure_floor(bench: Bench) -> Result:
         "then": lambda site: closed_loop(site, post_then_wait, sizes.clients, sizes.turns_s / sizes.rounds),
         "idle wait": lambda site: one_by_one(site, post_wait, sizes.waits // sizes.rounds),
         "idle then": lambda site: one_by_one(site, post_then_wait, sizes.waits // sizes.rounds),
+        # Each turn beside the effects of those before it.
+        "new conversation": lambda site: one_by_one(site, new_conversation, 4 * sizes.waits // sizes.rounds, gap_s=0),
         "first event": lambda site: one_by_one(site, first_event, sizes.streams // sizes.rounds),
         "burst": lambda site: burst(site, sizes.concurrent, sizes.turn_s),
     }
@@ -56,7 +67,7 @@ def _result(
     rates = {pattern: (rate(pattern, "fleet"), rate(pattern, "floor")) for pattern in ("wait", "then")}
     idle = {
         pattern: (p50_ms(pattern, "fleet"), p50_ms(pattern, "floor"))
-        for pattern in ("idle wait", "idle then", "first event")
+        for pattern in ("idle wait", "idle then", "new conversation", "first event")
     }
     walls = wall_s("fleet"), wall_s("floor")
     all_ms = {
@@ -71,6 +82,12 @@ def _result(
             Figure("POST then GET wait, turns a second", rates["then"][0] / rates["then"][1], ratio),
             Figure("wait p50, idle", idle["idle wait"][0] / idle["idle wait"][1], ratio, bound=1.6),
             Figure("POST then GET wait p50, idle", idle["idle then"][0] / idle["idle then"][1], ratio),
+            Figure(
+                "new conversation p50, one after the other",
+                idle["new conversation"][0] / idle["new conversation"][1],
+                ratio,
+                bound=1.5,
+            ),
             Figure("first event p50, idle", idle["first event"][0] / idle["first event"][1], ratio, bound=1.6),
             Figure(f"{burst} turns of 2 s at once", walls[0] / walls[1], ratio),
             Figure("CPU a turn, all processes", all_ms["fleet"], "ms", bound=9.0),
