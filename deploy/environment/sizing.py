@@ -21,8 +21,8 @@ _SHARE: Final = 0.6
 """Of a core, and of the slots of a worker, that the load may take: the rest is for bursts and for a lost process."""
 _LEAST_PROCESSES: Final = 2
 """Of each kind, so that the end of one stops nothing."""
-_SLOTS: Final = (256, 1024)
-"""The default of a worker, and the most that the bench has measured."""
+_SLOTS: Final = 1_024
+"""Of a worker by default, which is also the most that the bench has measured."""
 _BYTES_PER_TOKEN: Final = 4
 _COPIES_OF_TEXT: Final = 3
 """A text is in its message, in the search by words, and about once more in the index of parts of words."""
@@ -47,8 +47,8 @@ mostly the time of its model.
 """
 
 _TAIL: Final = """
-- *Slots* is `NOVA_WORKER__CONCURRENCY`. A turn that waits for its model takes a slot and little CPU: long turns need
-  slots, many turns need cores.
+- A worker has 1,024 slots (`NOVA_WORKER__CONCURRENCY`). A turn that waits for its model takes a slot and little CPU:
+  long turns need slots, many turns need cores.
 - *Cores* are of all processes and both servers. Postgres alone has the ones in its column.
 - *Connections* are the most that these processes open. Above some hundreds raise `max_connections` of Postgres, or
   put [PgBouncer](../operations.md#connections) before it.
@@ -128,7 +128,6 @@ class Needs:
     """What a load needs."""
 
     workers: int
-    slots: int
     apis: int
     cores: int
     postgres_cores: int
@@ -187,16 +186,13 @@ def needs(load: Load, figures: Figures) -> Needs:
     turns, calls = load.turns_per_s, load.turns_per_s * load.model_calls
     in_flight = turns * load.seconds
     by_cpu = max(_LEAST_PROCESSES, _processes(calls * figures.worker_cpu_ms))
-    usual, most = _SLOTS
-    slots = usual if in_flight <= usual * _SHARE * by_cpu else most
-    workers = max(by_cpu, ceil(in_flight / (slots * _SHARE)))
+    workers = max(by_cpu, ceil(in_flight / (_SLOTS * _SHARE)))
     apis = max(_LEAST_PROCESSES, _processes(turns * figures.api_cpu_ms))
     of_turns_ms = figures.api_cpu_ms + figures.embeddings_cpu_ms + figures.valkey_cpu_ms
     of_calls_ms = figures.worker_cpu_ms + figures.postgres_cpu_ms
     (api_postgres, api_redis), (worker_postgres, worker_redis) = figures.api_connections, figures.worker_connections
     return Needs(
         workers=workers,
-        slots=slots,
         apis=apis,
         cores=_processes(turns * of_turns_ms + calls * of_calls_ms),
         postgres_cores=_processes(calls * figures.postgres_cpu_ms),
@@ -229,14 +225,14 @@ def rendered() -> str:
 
 
 _COLUMNS: Final = (
-    "| turns a second | seconds a turn | workers | slots of each | API processes | cores | of them Postgres | "
+    "| turns a second | seconds a turn | workers | API processes | cores | of them Postgres | "
     "connections: Postgres | Redis | memory, GB | Redis, GB | disk a day, GB |"
 )
 
 
 def _row(load: Load, figures: Figures) -> str:
     it = needs(load, figures)
-    numbers = (f"{load.turns_per_s:,g}", f"{load.seconds:g}", it.workers, f"{it.slots:,}", it.apis, it.cores)
+    numbers = (f"{load.turns_per_s:,g}", f"{load.seconds:g}", it.workers, it.apis, it.cores)
     more = (it.postgres_cores, f"{it.postgres_connections:,}", f"{it.redis_connections:,}")
     sizes = (f"{it.memory_gb:.1f}", f"{it.redis_gb:.1f}", f"{it.disk_gb_a_day:,.0f}")
     return "| " + " | ".join(str(number) for number in (*numbers, *more, *sizes)) + " |"
@@ -275,7 +271,7 @@ def _machines() -> str:
 def _report(load: Load) -> str:
     it = needs(load, measured())
     return (
-        f"workers       {it.workers}, each with NOVA_WORKER__CONCURRENCY={it.slots}\n"
+        f"workers       {it.workers}\n"
         f"API           {it.apis} processes\n"
         f"cores         {it.cores}, {it.postgres_cores} of them for Postgres\n"
         f"connections   {it.postgres_connections} to Postgres, {it.redis_connections} to Redis\n"

@@ -15,6 +15,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.base.observability.lines import write_lines_at_once
 from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.open_files import allow_files
 from nova_workers.base.program import exclude_from_collections
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import RUN_QUEUES
@@ -30,6 +31,10 @@ _log = structlog.get_logger(__name__)
 _CLOSE_S = 5.0
 _SETTLE_S = 0.75
 """After a connection to the broker: a server that fails over may break several in a row."""
+_FILES_PER_SLOT = 2
+"""Descriptors of a turn: its connection to a model, and to a tool or for a file."""
+_OTHER_FILES = 256
+"""Descriptors for all but turns: the database, Redis, logs, child processes."""
 _EXIT_DEADLINE = 70
 """Exit code when the watchdog ended a drain: a run did not stop in time, so its lease will expire."""
 
@@ -116,6 +121,7 @@ class WorkerProcess:
                 f"NOVA_WORKER__HEARTBEAT_DIR is {str(self._settings.worker.heartbeat_dir)!r}, where no file can be "
                 f"written ({error.strerror}). Set it to a folder that this user may write."
             ) from error
+        _allow_files_for(slots)
         services = build_worker(self._settings, self._metrics)
         self._services = services
         services.executor.slots = services.effects.slots = slots
@@ -198,3 +204,15 @@ class WorkerProcess:
         await stop_tasks([*self._tasks, *([self._ringing] if self._ringing else [])])
         await self.services.aclose()
         _log.info("worker.stopped")
+
+
+def _allow_files_for(slots: int) -> None:
+    wanted = slots * _FILES_PER_SLOT + _OTHER_FILES
+    if (allowed := allow_files(wanted)) < wanted:
+        _log.warning(
+            "worker.few_files",
+            slots=slots,
+            allowed=allowed,
+            wanted=wanted,
+            hint="Raise the hard limit of open files (ulimit -Hn), or lower NOVA_WORKER__CONCURRENCY.",
+        )

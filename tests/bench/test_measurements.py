@@ -24,7 +24,7 @@ from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
 _OWN_FLEET = ("claims", "triggers")
 """A row without a fleet, and one with another."""
-_OF_NOVA_UP = ("doors", "first", "floor", "start")
+_OF_NOVA_UP = ("concurrent-1000", "doors", "first", "floor", "start")
 """Rows that start the fleet as users do."""
 _LONG = (
     *("backfill", "cached", "changes", "code", "init", "innocents", "notice", "orders", "plan", "recovery", "rename"),

@@ -5,7 +5,6 @@ No timer is set for a request whose head arrives in one piece.
 """
 
 import asyncio
-import resource
 import socket
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,6 +20,7 @@ from nova_workers.base.errors import NovaError
 from nova_workers.base.http_server.addresses import TrustedProxies, address_group
 from nova_workers.base.http_server.connection_table import PROVE, ConnectionTable, OpenConnection
 from nova_workers.base.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
+from nova_workers.base.open_files import allow_files
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class ConnectionLimits:
         self.streamed = streamed
         self.idle_timeout_s = settings.idle_timeout_s
         self.unread_timeout_s = settings.unread_timeout_s
-        most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
+        most = allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
         self.table = ConnectionTable(most=most, most_of_one=min(settings.max_connections_per_address, most))
         self._proxies = proxies
 
@@ -275,13 +275,3 @@ def _as_bytes(response: Response) -> bytes:
     lines = [STATUS_LINE[HTTPStatus(response.status_code)], b"connection: close\r\n"]
     lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
     return b"".join((*lines, b"\r\n", bytes(response.body)))
-
-
-def _allow_files(wanted: int) -> int:
-    """Raise the limit on open files as far as needed and permitted, and return how many there may be."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return allowed

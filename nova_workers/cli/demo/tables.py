@@ -40,7 +40,7 @@ def process_table(pids: Mapping[str, int], state: StackState) -> Table:
         "postgres": "a private Unix socket",
         "valkey": "a private Unix socket",
         "model": "loopback, speaks the Anthropic API",
-        "worker": "256 turns at once, on one event loop",
+        "worker": "1,024 turns at once, on one event loop",
         "beat": "ticks",
     }
     table = _table("process", "pid", "where")
