@@ -85,6 +85,12 @@ def json_lines(media_type: str, of: str | None = None) -> dict[int | str, dict[s
     return {200: {"description": "One JSON object a line.", "content": {media_type: content}}}
 
 
+def csv_file() -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route that sends lines for spreadsheets (RFC 4180)."""
+    content = {"text/csv": {"schema": {"type": "string"}}}
+    return {200: {"description": "A line of headings, and one for each item.", "content": content}}
+
+
 def install_openapi(app: FastAPI) -> None:
     """Complete the document of an application whose routes are all there."""
     make = app.openapi

@@ -58,6 +58,7 @@ COMMANDS = (
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),
     Lazy("threads", "nova_workers.cli.records.threads", "List, read, fork and delete conversations.", _LOOK),
     Lazy("runs", "nova_workers.cli.records.runs", "List, follow, answer, edit and cancel runs.", _LOOK),
+    Lazy("run-lists", "nova_workers.cli.records.run_lists", "Save lists of runs under names.", _LOOK),
     Lazy("feedback", "nova_workers.cli.records.feedback", "See what people say of runs, by version.", _LOOK),
     Lazy("watch", "nova_workers.cli.records.watch", "Show what changes in the fleet, as it does.", _LOOK),
     Lazy("waits", "nova_workers.cli.records.waits", "See what runs wait for.", _LOOK),

@@ -77,6 +77,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/waits runs:read",
             "POST /v1/runs/{run_id}/answers runs",
             "POST /v1/runs/{run_id}/tool-results runs",
+            "GET /v1/runs.csv runs:read",
             "GET /v1/run-lists runs:read",
             "POST /v1/run-lists runs:read",
             "DELETE /v1/run-lists/{list_id} runs:read",

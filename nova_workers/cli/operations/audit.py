@@ -1,19 +1,19 @@
 """`nova audit`: what was changed, and by whom."""
 
 import re
-import uuid
-from collections.abc import AsyncIterable, Generator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterable
+from contextlib import aclosing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.resources import group
+from nova_workers.cli.terminal.new_file import new_file
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
@@ -22,7 +22,6 @@ app = group("See what was changed, and by whom. Without a command: list.", lists
 
 TenantOption = Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")]
 _STDOUT = "-"
-_PRIVATE = 0o600
 
 
 @remote(app, "list")
@@ -114,7 +113,7 @@ async def _write(session: Session, file: Path, records: AsyncIterable[AuditEvent
             session.out.stdout.write(record.model_dump_json() + "\n")
         return
     count = 0
-    with _new_file(file) as opened:
+    with new_file(file) as opened:
         async for record in records:
             opened.write(record.model_dump_json() + "\n")
             count += 1
@@ -122,22 +121,6 @@ async def _write(session: Session, file: Path, records: AsyncIterable[AuditEvent
         session.out.document({"file": str(file), "records": count})
     else:
         session.out.note(f"{count} records are in {file}.")
-
-
-@contextmanager
-def _new_file(file: Path) -> Generator[TextIO]:
-    """Open a file that has its name only when it is complete."""
-    if file.exists():
-        raise InvalidInput(f"{str(file)!r} exists. Choose another name.", field="export")
-    making = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        making.touch(mode=_PRIVATE)
-        with making.open("w", encoding="utf-8") as opened:
-            yield opened
-        making.rename(file)
-    except BaseException:
-        making.unlink(missing_ok=True)
-        raise
 
 
 def _who(event: AuditEventView) -> str:

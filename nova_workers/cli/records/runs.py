@@ -1,25 +1,31 @@
 """`nova runs`: list, follow, edit, cancel and retry runs; say why one does not move, and move it."""
 
 import json
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nova_workers.base.errors import EngineErrorKind, InvalidInput
-from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus, Rating, RunSort, RunSource, SortOrder
+from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus
 from nova_workers.cli.command import Session, build, given, remote
-from nova_workers.cli.resources import Argument, Filter, action, deletion, group, listing
+from nova_workers.cli.records.run_options import RunOptions, query_of
+from nova_workers.cli.resources import Argument, action, deletion, group
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
 from nova_workers.cli.talk.live import LiveView, limit_line
 from nova_workers.cli.talk.send import read_message
+from nova_workers.cli.terminal.new_file import new_file
 from nova_workers.cli.terminal.output import Facts, Output, age, money, short
-from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.feedback import RATING, FeedbackGive
 from nova_workers.contracts.http.overview.requests import ModelRequestView
 from nova_workers.contracts.http.reasons import RunFail, RunReasons
-from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunView
 from nova_workers.contracts.waits import RunAnswer, ToolResult, ToolResults
 
 app = group("List, follow, edit, cancel and retry runs; see why one does not move.")
@@ -75,35 +81,53 @@ def _cost(run: RunView) -> str | None:
     return None if run.usage is None or run.usage.cost_usd is None else money(run.usage.cost_usd)
 
 
-listing(
-    app,
-    "List runs, newest first, or sorted by another value of the newest 10,000 that match.",
-    lambda nova: nova.runs.list,
-    Rows[RunView](
-        "No runs.",
-        Column("id", lambda run: run.id),
-        Column("status", lambda run: run.status),
-        Column("agent", lambda run: run.agent_id),
-        Column("message", _message, "text"),
-        Column("created", lambda run: run.created_at, "spare"),
-        Column("took", lambda run: age(took_s(run)), "spare"),
-        Column("cost", _cost, "spare"),
-    ),
-    thread=Filter("Only those of this thread.", sent_as="thread_id"),
-    agent=Filter("Only those of this agent.", sent_as="agent_id"),
-    status=Filter("Only those in this state.", RunStatus),
-    queue=Filter("Only those in this queue.", RunQueue),
-    trigger=Filter("Only those that this trigger fired.", sent_as="trigger_id"),
-    source=Filter("Only those that were submitted by this.", RunSource),
-    channel=Filter("Only those that came through this channel."),
-    tag=Filter("Only those with this word among the tags of their metadata."),
-    metadata=Filter("Only those with this entry of metadata, such as customer=42; may be repeated.", list[str]),
-    min_cost=Filter("Only those that cost so many dollars or more.", float, sent_as="min_cost_usd", min=0),
-    rated=Filter("Only those that were rated up, or down.", Rating),
-    text=Filter("Only those with this text in their message, answer or error."),
-    sort=Filter("By created, cost, tokens, duration or queue_time.", RunSort),
-    order=Filter("desc: the newest or largest first; asc.", SortOrder),
+_ROWS = Rows[RunView](
+    "No runs.",
+    Column("id", lambda run: run.id),
+    Column("status", lambda run: run.status),
+    Column("agent", lambda run: run.agent_id),
+    Column("message", _message, "text"),
+    Column("created", lambda run: run.created_at, "spare"),
+    Column("took", lambda run: age(took_s(run)), "spare"),
+    Column("cost", _cost, "spare"),
 )
+SavedOption = Annotated[str | None, typer.Option(help="Those of a list that you saved, by name; options change it.")]
+
+
+@remote(app, "list")
+async def list_runs(
+    session: Session,
+    which: RunOptions,
+    saved: SavedOption = None,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+) -> None:
+    """List runs, newest first, or sorted by another value of the newest 10,000 that match."""
+    query = await query_of(session.client, replace(which, metadata=None), saved)
+    filters = query.parameters(datetime.now(UTC)) | given(metadata=which.metadata or None)
+    show_page(session.out, await session.client.runs.list(**filters, limit=limit, cursor=cursor), _ROWS)
+
+
+@remote(app, "csv")
+async def csv(
+    session: Session,
+    which: RunOptions,
+    saved: SavedOption = None,
+    to: Annotated[Path | None, typer.Option(metavar="FILE", help="A new file; else standard output.")] = None,
+) -> None:
+    """Write runs as CSV for spreadsheets, at most 10,000, in the order of the list."""
+    pieces = session.client.runs.csv(await query_of(session.client, which, saved))
+    async with aclosing(pieces):
+        if to is None:
+            async for piece in pieces:
+                session.out.stdout.write(piece)
+            return
+        with new_file(to) as opened:
+            async for piece in pieces:
+                opened.write(piece)
+    session.out.done({"file": str(to)}, f"The runs are in {to}.")
+
+
 action(app, "show", "Show a run.", Argument("run", RunArgument), lambda nova, run: nova.runs.get(run), _facts)
 
 

@@ -12,6 +12,7 @@ from nova_workers.base.errors import EngineErrorKind
 from nova_workers.base.vocabulary import (
     OnBusy,
     OpenRunStatus,
+    Rating,
     RetryRefusal,
     RunQueue,
     RunSource,
@@ -490,6 +491,8 @@ class _RunMatch(Body):
     """Only those with each of these in their metadata."""
     min_cost_usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Only those that cost so much or more."""
+    rated: Rating | None = None
+    """Only those with feedback whose score is above 0 (`up`), or below (`down`)."""
     text: Annotated[OneLine, StringConstraints(min_length=1, max_length=200)] | None = None
     """Only those with this text in their message, answer or error, in any case."""
 

@@ -1,6 +1,7 @@
 """The commands on a real fleet."""
 
 import asyncio
+import csv
 import io
 import json
 import re
@@ -267,6 +268,24 @@ def test_tail_shows_an_ended_run_from_its_start(nova: Nova) -> None:
     assert rest == lines[2:]
     assert nova.good("runs", "tail", run_id, "--json", "--after", lines[-1]["id"]).out == ""
     assert nova("runs", "tail", run_id, "--after", "nonsense").code == 1
+
+
+def test_lists_of_runs_are_saved_listed_and_written_as_csv(nova: Nova, tmp_path: Path) -> None:
+    run_id = nova.good("send", "größer und länger", "--wait", "--json").json["id"]
+    assert nova("runs", "list", "--saved", "Big").code == 1
+    saved = nova.good("run-lists", "save", "Big", "--text", "größer", "--period", "day", "--json").json
+    assert "text=größer period=day" in nova.good("run-lists").out
+    for options in ((), ("--status", "succeeded", "--sort", "cost")):
+        listed = nova.good("runs", "list", "--saved", "Big", *options, "--json").json["items"]
+        assert [run["id"] for run in listed] == [run_id]
+    assert nova.good("runs", "list", "--saved", saved["id"], "--status", "failed", "--json").json["items"] == []
+    file = tmp_path / "big.csv"
+    nova.good("runs", "csv", "--saved", "Big", "--to", str(file))
+    [row] = csv.DictReader(io.StringIO(file.read_text("utf-8"), newline=""))
+    assert (row["id"], row["message"]) == (run_id, "größer und länger")
+    assert "exists" in nova("runs", "csv", "--saved", "Big", "--to", str(file)).err
+    nova.good("run-lists", "delete", "Big")
+    assert "no list" in nova("runs", "csv", "--saved", "Big").err
 
 
 def test_queued_runs_are_edited_withdrawn_and_canceled(nova: Nova) -> None:

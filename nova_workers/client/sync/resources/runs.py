@@ -1,9 +1,11 @@
 # Generated from nova_workers/client/resources/runs.py by `make format`: change that file instead.
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Generator
 from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
@@ -16,6 +18,7 @@ from nova_workers.client.sync.connection import sleep
 from nova_workers.client.sync.resources.run_calls import RunCalls
 from nova_workers.client.sync.transport import EventSource
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
+from nova_workers.contracts.http.run_lists import RunListQuery
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
@@ -38,6 +41,19 @@ class Runs(RunCalls):
     Every submission has an Idempotency-Key, generated unless given, so that a request whose answer was lost is repeated
     without a second run.
     """
+
+    def csv(self, which: RunListQuery) -> Generator[str]:
+        """Yield a file for spreadsheets in pieces: the runs that match, at most 10,000, in their order.
+
+        Raises:
+            Unavailable: The connection broke, so the file is incomplete.
+        """
+        params = which.parameters(datetime.now(UTC))
+        with self._transport.download("/v1/runs.csv", accept="text/csv", params=params) as pieces:
+            # A piece may end inside a character.
+            decoder = getincrementaldecoder("utf-8")()
+            for piece in pieces:
+                yield decoder.decode(piece)
 
     def create(self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None) -> RunView:
         """Queue a message, and return its accepted run.

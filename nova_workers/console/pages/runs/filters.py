@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final, Self, cast, get_args
 from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.base.vocabulary import RunSort, RunSource, SortOrder
+from nova_workers.base.vocabulary import Rating, RunSort, RunSource, SortOrder
 from nova_workers.client.client import NovaClient
-from nova_workers.contracts.http.run_lists import RunListQuery
+from nova_workers.contracts.http.run_lists import RunListQuery, RunPeriod, begin_of
 from nova_workers.contracts.http.wire import RunPage, RunQueue, RunStatus
 
-PERIODS: Final[Mapping[str, str]] = {
+PERIODS: Final[Mapping[RunPeriod, str]] = {
     "hour": "Last hour",
     "today": "Today (UTC)",
     "day": "Last 24 hours",
@@ -22,12 +22,6 @@ PERIODS: Final[Mapping[str, str]] = {
     "month": "Last 30 days",
 }
 """Times until now, which an address keeps as such."""
-_PERIODS: Final[Mapping[str, timedelta]] = {
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-    "week": timedelta(days=7),
-    "month": timedelta(days=30),
-}
 SORTS: Final[Mapping[str, str]] = {
     "": "Newest first",
     "created.asc": "Oldest first",
@@ -49,7 +43,7 @@ class RunQuery:
     statuses: tuple[RunStatus, ...] = ()
     text: str | None = None
     agent: str | None = None
-    period: str | None = None
+    period: RunPeriod | None = None
     source: RunSource | None = None
     trigger: str | None = None
     channel: str | None = None
@@ -57,6 +51,7 @@ class RunQuery:
     metadata: str | None = None
     cost: float | None = None
     """The least that they cost, in US dollars."""
+    rated: Rating | None = None
     queue: RunQueue | None = None
     thread: str | None = None
     parent: str | None = None
@@ -85,13 +80,14 @@ class RunQuery:
             statuses=cast(tuple[RunStatus, ...], tuple(status for status in given.getlist("status") if status)),
             text=text("text"),
             agent=text("agent"),
-            period=text("period"),
+            period=cast(RunPeriod | None, text("period")),
             source=cast(RunSource | None, text("source")),
             trigger=text("trigger"),
             channel=text("channel"),
             tag=text("tag"),
             metadata=text("metadata"),
             cost=_read_cost(text("cost")),
+            rated=cast(Rating | None, text("rated")),
             queue=cast(RunQueue | None, text("queue")),
             thread=text("thread"),
             parent=text("parent"),
@@ -104,7 +100,7 @@ class RunQuery:
     @property
     def folded(self) -> int:
         """How many of the filters are set that the page folds."""
-        folded = (self.source, self.trigger, self.channel, self.tag, self.metadata, self.cost, self.queue)
+        folded = (self.source, self.trigger, self.channel, self.tag, self.metadata, self.cost, self.rated, self.queue)
         return sum(one is not None for one in (*folded, self.thread, self.parent, self.since, self.until))
 
     @property
@@ -124,14 +120,7 @@ class RunQuery:
 
     def begin(self, now: datetime) -> datetime | None:
         """Return the time from which on runs are listed."""
-        if self.period == "today":
-            begin = now.replace(hour=0, minute=0, second=0, microsecond=0)
-        elif self.period is not None:
-            # From a whole minute on, so that the pages of a list have the same filter for as long.
-            begin = (now - _PERIODS[self.period]).replace(second=0, microsecond=0)
-        else:
-            return self.since
-        return begin if self.since is None else max(begin, self.since)
+        return begin_of(self.period, self.since, now)
 
     @classmethod
     def saved(cls, query: RunListQuery) -> Self:
@@ -147,6 +136,7 @@ class RunQuery:
             tag=query.tag,
             metadata=query.metadata,
             cost=query.min_cost_usd,
+            rated=query.rated,
             queue=query.queue,
             thread=query.thread_id,
             parent=query.parent_run_id,
@@ -169,6 +159,7 @@ class RunQuery:
             "tag": self.tag,
             "metadata": self.metadata,
             "min_cost_usd": self.cost,
+            "rated": self.rated,
             "queue": self.queue,
             "thread_id": self.thread,
             "parent_run_id": self.parent,
@@ -190,6 +181,7 @@ class RunQuery:
             "tag": self.tag,
             "metadata": self.metadata,
             "cost": None if self.cost is None else str(self.cost),
+            "rated": self.rated,
             "queue": self.queue,
             "thread": self.thread,
             "parent": self.parent,
@@ -220,6 +212,7 @@ class RunQuery:
             tag=self.tag,
             metadata=self.metadata,
             min_cost_usd=self.cost,
+            rated=self.rated,
             text=self.text,
             sort=None if self.sort == "created" else self.sort,
             order=None if self.order == "desc" else self.order,
@@ -244,6 +237,7 @@ class RunQuery:
             "tag": self.tag,
             "metadata": {key: value} if self.metadata else None,
             "min_cost_usd": self.cost,
+            "rated": self.rated,
             "text": self.text,
         }
         return {name: value for name, value in fields.items() if value is not None}

@@ -8,7 +8,7 @@ from typing import get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nova_workers.base.vocabulary import OPEN_RUNS, FinishStatus, RunSort, RunSource
+from nova_workers.base.vocabulary import OPEN_RUNS, FinishStatus, Rating, RunSort, RunSource
 from nova_workers.console.access import agent_choices
 from nova_workers.console.pages.runs.filters import PERIODS, SORTS, RunQuery, read_moment
 from nova_workers.console.pages.runs.saved import load_tabs
@@ -58,6 +58,7 @@ async def show(request: Request) -> Response:
         open_statuses=OPEN_RUNS,
         queues=get_args(RunQueue),
         sources=get_args(RunSource),
+        ratings=get_args(Rating),
         now=now,
     )
 

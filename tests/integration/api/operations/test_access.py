@@ -146,6 +146,7 @@ OPERATORS_ONLY = {(method, "/v1/tenants/{tenant_id}") for method in ("GET", "PAT
 LISTS = (
     "/v1/threads",
     "/v1/runs",
+    "/v1/runs.csv",
     "/v1/keys",
     "/v1/run-lists",
     "/v1/sign-ins",

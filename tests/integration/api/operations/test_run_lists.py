@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from csv import DictReader
+from datetime import UTC, datetime
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from nova_workers.base.vocabulary import RunSort, SortOrder
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
+from nova_workers.contracts.http.run_lists import RunListQuery
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunPage
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
@@ -87,6 +91,7 @@ async def test_runs_are_filtered_by_what_has_no_index(api: Api, runs: None) -> N
         assert (await nova.runs.cancel_many(BulkCancel(tag="eu", dry_run=True))).requested == 0
         assert (await nova.runs.retry_many(BulkRetry(text="return", dry_run=True))).retried == 1
         assert (await nova.runs.retry_many(BulkRetry(channel="telegram", dry_run=True))).retried == 0
+        assert (await nova.runs.retry_many(BulkRetry(rated="down", dry_run=True))).retried == 0
     wrong = ({"metadata": "n"}, {"min_cost_usd": "-1"}, {"min_cost_usd": "nan"}, {"text": ""}, {"source": "mail"})
     for query in (*wrong, {"sort": "price"}, {"order": "up"}, {"tag": "a\x00"}):
         assert (await api.http.get("/v1/runs", params=query)).status_code == 422, query
@@ -159,3 +164,31 @@ async def test_a_list_says_how_many_of_the_newest_it_looked_at(
         assert (_ids(cut), cut.sorted_within, cut.searched_within) == (["run_b", "run_d", "run_c"], 3, None)
         searched = await nova.runs.list(sort="cost", min_cost_usd=0.1)
         assert (_ids(searched), searched.sorted_within, searched.searched_within) == ([], None, 2)
+
+
+@proves("runs.csv")
+async def test_a_list_as_csv_has_its_runs_of_all_pages_in_its_order(
+    api: Api, runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("api.routes.runs.lists._CSV_PAGE", 1)
+    queries = (
+        RunListQuery(),
+        RunListQuery(sort="cost", order="asc"),
+        RunListQuery(text="message", min_cost_usd=0.1, metadata="n=7"),
+        RunListQuery(status=["failed"], since=datetime(2020, 1, 1, tzinfo=UTC)),
+        RunListQuery(period="today", text="nothing has this"),
+    )
+    async with NovaClient(api.url, api.tenant.key) as nova:
+        for query in queries:
+            listed = await nova.runs.list(**query.parameters(datetime.now(UTC)))
+            written = "".join([piece async for piece in nova.runs.csv(query)])
+            assert [row["id"] for row in DictReader(StringIO(written))] == _ids(listed), query
+            assert written.startswith("id,status,agent_id,")
+        # A search ends with the last page that a file may have, however many runs are left.
+        monkeypatch.setattr("api.routes.runs.lists._CSV_PAGES", 3)
+        cut = "".join([piece async for piece in nova.runs.csv(RunListQuery())])
+        assert [row["id"] for row in DictReader(StringIO(cut))] == ["run_d", "run_c", "run_b"]
+    answer = await api.http.get("/v1/runs.csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert "content-length" not in answer.headers
+    assert (await api.http.get("/v1/runs.csv", params={"sort": "price"})).status_code == 422
