@@ -36,6 +36,8 @@ class ProviderMetadata(BaseModel):
     authorization_endpoint: str
     token_endpoint: str
     jwks_uri: str
+    device_authorization_endpoint: str | None = None
+    """None if the provider has no device flow (RFC 8628)."""
     token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
     authorization_response_iss_parameter_supported: bool = False
 
@@ -94,11 +96,7 @@ class OidcProvider:
             raise _unavailable(f"{url} is not the metadata of a provider") from error
         if metadata.issuer != self.issuer:
             raise _unavailable(f"{url} is of the issuer {metadata.issuer!r}, and not of {self.issuer!r}")
-        is_safe = urlsplit(self.issuer).scheme == "http" or all(
-            urlsplit(place).scheme == "https"
-            for place in (metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri)
-        )
-        if not is_safe:
+        if not (urlsplit(self.issuer).scheme == "http" or _all_are_encrypted(metadata)):
             raise _unavailable(f"{url} names an address without TLS")
         return metadata
 
@@ -128,6 +126,13 @@ class OidcProvider:
             raise _unavailable(f"{url} did not answer ({type(error).__name__})") from error
         except orjson.JSONDecodeError as error:
             raise _unavailable(f"{url} answered with no JSON") from error
+
+
+def _all_are_encrypted(metadata: ProviderMetadata) -> bool:
+    places = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri]
+    if metadata.device_authorization_endpoint is not None:
+        places.append(metadata.device_authorization_endpoint)
+    return all(urlsplit(place).scheme == "https" for place in places)
 
 
 def _unavailable(what: str) -> Unavailable:

@@ -101,6 +101,8 @@ COMMANDS = (
     Lazy("export", "nova_workers.cli.archive.commands", "Write the workspace into a folder of readable files.", _LOOK),
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),
     Lazy("audit", "nova_workers.cli.operations.audit", "See what was changed, and by whom.", _LOOK),
+    Lazy("login", "nova_workers.cli.login.commands", "Sign in to a fleet as a person, at its provider.", _LOOK),
+    Lazy("logout", "nova_workers.cli.login.commands", "End the session of `nova login`.", _LOOK),
     Lazy("keys", "nova_workers.cli.operations.keys", "Make and revoke API keys.", _LOOK),
     Lazy("fleet", "nova_workers.cli.operations.fleet", "See depth and workers; pause and resume.", _LOOK),
     Lazy(

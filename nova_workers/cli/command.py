@@ -24,7 +24,10 @@ ApiUrlOption = Annotated[
 ApiKeyOption = Annotated[
     str | None,
     typer.Option(
-        "--api-key", envvar="NOVA_API_KEY", show_envvar=True, help="The key. Default: the first key of `nova up`."
+        "--api-key",
+        envvar="NOVA_API_KEY",
+        show_envvar=True,
+        help="The key. Default: your session of `nova login`, else the first key of `nova up`.",
     ),
 ]
 
@@ -52,7 +55,7 @@ async def open_session(*, json_mode: bool, api_url: str | None, api_key: str | N
     """
     settings = load_settings()
     target = find_target(settings, api_url=api_url, api_key=api_key)
-    async with NovaClient(target.url, target.api_key) as client:
+    async with target.client() as client:
         try:
             yield Session(client, Output(json_mode=json_mode), target, settings)
         except Unauthenticated as error:

@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError
+from nova_workers.cli.stored_sessions import read_session
+from nova_workers.client.client import NovaClient
 
 STATE_FILE = "nova.json"
 """Under NOVA_HOME: the processes of `nova up` and their addresses."""
@@ -27,12 +29,18 @@ class Target:
     Attributes:
         url_source: The source of the URL, as text.
         key_source: The source of the key, as text; without a key, how to give one.
+        session_id: The person's session that the key is of, after `nova login`.
     """
 
     url: str
     api_key: str | None
     url_source: str
     key_source: str
+    session_id: str | None = None
+
+    def client(self) -> NovaClient:
+        """Return a client of the API with the key. The caller closes it."""
+        return client_for(self.url, self.api_key, self.session_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +64,22 @@ def find_servers(settings: Settings) -> Servers:
     return Servers(found(settings.database_url, "database_url"), found(settings.redis_url, "redis_url"))
 
 
-def find_target(settings: Settings, *, api_url: str | None, api_key: str | None) -> Target:
-    """Return the fleet that the options, the environment or the files of `nova up` name.
+def client_for(url: str, api_key: str | None, session_id: str | None) -> NovaClient:
+    """Return a client of an API; with a session, whose requests are refused once that has ended."""
+    return NovaClient(url, api_key).with_key(api_key, session_id=session_id)
 
-    The key file belongs to the fleet of this home: it is never sent to another host.
+
+def find_target(settings: Settings, *, api_url: str | None, api_key: str | None, with_session: bool = True) -> Target:
+    """Return the fleet that the options, the environment or the files of `nova up` name, and the key for it.
+
+    The key that is given is used, else that of a session of `nova login` at this API, else that of the key file. The
+    key file belongs to the fleet of this home: it is never sent to another host.
 
     Args:
         settings: For NOVA_HOME and the API's usual address.
         api_url: From ``--api-url`` or NOVA_API_URL.
         api_key: From ``--api-key`` or NOVA_API_KEY.
+        with_session: Whether the key may be that of a person's session. A process that goes on has a key of its own.
 
     Raises:
         ConfigurationError: The URL has no usable form, or a file cannot be read.
@@ -74,13 +89,21 @@ def find_target(settings: Settings, *, api_url: str | None, api_key: str | None)
     url = url.rstrip("/")
     if api_key:
         return Target(url, api_key.strip(), url_source, "--api-key or NOVA_API_KEY")
+    session = read_session(url) if with_session else None
+    if session is not None:
+        source = f"the session of {session.name} by `nova login`; run it again once that has ended"
+        return Target(url, session.api_key, url_source, source, session.session_id)
     path = settings.home / KEY_FILE
     if api_url is not None and host not in _LOOPBACK:
-        missing = f"none: give --api-key or NOVA_API_KEY ({path} is only for the fleet of this machine)"
+        missing = (
+            f"none: give --api-key or NOVA_API_KEY, or run `nova login` ({path} is only for the fleet of this machine)"
+        )
         return Target(url, None, url_source, missing)
     found = _read(path)
     if not found:
-        return Target(url, None, url_source, f"none: give --api-key or NOVA_API_KEY ({path} does not exist)")
+        return Target(
+            url, None, url_source, f"none: give --api-key or NOVA_API_KEY, or run `nova login` ({path} does not exist)"
+        )
     return Target(url, found, url_source, str(path))
 
 

@@ -47,7 +47,14 @@ from nova_workers.client.resources.work_orders import WorkOrders
 from nova_workers.client.retry import Retry
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyIdentity, PersonSignIn, PersonSignInCreate, SignIn, SignInCreate
+from nova_workers.contracts.http.keys import (
+    KeyIdentity,
+    PersonSignIn,
+    PersonSignInCreate,
+    SignIn,
+    SignInCreate,
+    SingleSignOnView,
+)
 
 
 class _Readiness(BaseModel):
@@ -150,6 +157,14 @@ class NovaClient:
             Unauthenticated: The key is unknown, revoked or expired.
         """
         return await self._transport.fetch(SignIn, "POST", "/v1/sign-ins", body=SignInCreate(idle_s=idle_s))
+
+    async def single_sign_on(self) -> SingleSignOnView:
+        """Return the fleet's provider of single sign-on. The client needs no key for it.
+
+        Raises:
+            NotFound: The fleet has no single sign-on.
+        """
+        return await self._transport.fetch(SingleSignOnView, "GET", "/sso")
 
     async def sign_in_person(self, id_token: str, *, nonce: str | None, idle_s: int) -> PersonSignIn:
         """Begin a session of a person by an ID token of the fleet's single sign-on. The client needs no key for it.

@@ -138,6 +138,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "DELETE /v1/keys/{key_id} keys",
             "POST /v1/sign-ins",
             "GET /v1/sign-ins keys",
+            "GET /sso",
             "POST /sso/sign-ins",
             "DELETE /v1/sign-ins/{session_id}",
             "GET /v1/whoami",

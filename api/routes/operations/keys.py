@@ -15,6 +15,7 @@ from nova_workers.contracts.http.keys import (
     SignIn,
     SignInCreate,
     SignInView,
+    SingleSignOnView,
 )
 from nova_workers.domain.audit.sql.listing import record_act
 from nova_workers.domain.keys.rules import giving as rules
@@ -77,6 +78,12 @@ async def begin_sign_in(body: SignInCreate, caller: AnyCaller, state: State) -> 
         await record_act(connection, "key.signed_in", "key", caller.key_id, {"prefix": identity.prefix})
         session_id = await sign_ins.begin_sign_in(connection, caller.tenant_id, caller.key_id, idle_s=body.idle_s)
     return SignIn(**identity.model_dump(), session_id=session_id)
+
+
+@router.get("/sso", responses=problems(404))
+async def get_single_sign_on(state: State) -> SingleSignOnView:
+    """Get the fleet's provider of single sign-on, and its client for command lines. It needs no key."""
+    return state.services.people.provider()
 
 
 @router.post("/sso/sign-ins", responses=problems(401, 403, 404, 503, body=True))

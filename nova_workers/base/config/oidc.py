@@ -51,10 +51,12 @@ class OidcSettings(Section):
     """The console's client at the provider."""
     client_secret: OptionalSecret = None
     """The client's secret, for the console alone. A public client has none: PKCE is always used."""
+    device_client_id: Annotated[str | None, BeforeValidator(empty_is_unset)] = None
+    """The public client of `nova login`, which may use the device flow (RFC 8628). The API accepts its ID tokens."""
     audiences: _Words = ()
-    """Further clients of the provider whose ID tokens the API accepts, such as one of command lines."""
+    """Further clients of the provider whose ID tokens the API accepts, such as one of a program of your own."""
     scopes: _Words = ("openid", "email", "profile")
-    """Those that the console asks for; many providers give groups for one more, such as `groups`."""
+    """Those that the console and `nova login` ask for; many providers give groups for one more, such as `groups`."""
     groups_claim: Annotated[str, Field(min_length=1)] = "groups"
     """The claim of the ID token with the person's groups: a list, or one text."""
     name: Annotated[str, Field(min_length=1, max_length=60)] = "single sign-on"

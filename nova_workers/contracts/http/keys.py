@@ -123,6 +123,16 @@ class SignIn(KeyIdentity):
     before has none."""
 
 
+class SingleSignOnView(View):
+    """The fleet's provider of single sign-on, as a client needs it to sign a person in."""
+
+    issuer: str
+    name: str
+    client_id: str | None
+    """The provider's public client of command lines, for the device flow (RFC 8628); null if the fleet has none."""
+    scopes: tuple[str, ...]
+
+
 class PersonSignInCreate(SignInCreate):
     """Begins a session of a person by an ID token of the fleet's provider of single sign-on."""
 

@@ -20,6 +20,7 @@ _PACKAGE = Path(__file__).parent / "aimock"
 _PROGRAM = _PACKAGE / "oidc_server.mjs"
 
 CLIENT_ID = "console"
+DEVICE_CLIENT_ID = "commands"
 CLIENT_SECRET = "a secret of the console: %&+"
 _MOST_STEPS = 10
 
@@ -78,3 +79,25 @@ async def sign_in_at(address: str, person: str) -> str:
                 urljoin(str(answer.url), unescape(form[1])), data={**fields, "login": person, "password": "any"}
             )
     raise AssertionError("the provider sent the browser nowhere")
+
+
+async def confirm_code(address: str, person: str, *, refuse: bool = False) -> None:
+    """Confirm the code of a device at the provider's own pages, whose address has it, as a browser does."""
+    async with httpx2.AsyncClient(timeout=30) as browser:
+        answer, has_refused = await browser.get(address), False
+        for _ in range(_MOST_STEPS):
+            if answer.is_redirect:
+                answer = await browser.get(urljoin(str(answer.url), answer.headers["location"]))
+                continue
+            form = re.search(r'<form[^>]* action="([^"]+)"', answer.text)
+            # After a refusal the provider asks for another code.
+            if form is None or has_refused:
+                return
+            is_confirmation = 'name="user_code"' in answer.text
+            fields = dict(re.findall(r'<input[^>]*name="(prompt|xsrf|user_code)"[^>]*value="([^"]+)"', answer.text))
+            has_refused = refuse and is_confirmation
+            if has_refused:
+                fields["abort"] = "yes"
+            fields |= {"confirm": "yes"} if is_confirmation else {"login": person, "password": "any"}
+            answer = await browser.post(urljoin(str(answer.url), unescape(form[1])), data=fields)
+    raise AssertionError("the provider showed no end")

@@ -41,7 +41,13 @@ _ANY_TEXT = {
         *("NOVA_CLAUDE_AGENT__PROGRAM", "NOVA_CODEX__PROGRAM", "NOVA_GEMINI__PROGRAM", "NOVA_TOOLS__BROWSER_COMMAND"),
     },
     "names and a secret that only the provider of single sign-on knows": {
-        *("NOVA_OIDC__CLIENT_ID", "NOVA_OIDC__CLIENT_SECRET", "NOVA_OIDC__GROUPS_CLAIM", "NOVA_OIDC__NAME"),
+        *(
+            "NOVA_OIDC__CLIENT_ID",
+            "NOVA_OIDC__DEVICE_CLIENT_ID",
+            "NOVA_OIDC__CLIENT_SECRET",
+            "NOVA_OIDC__GROUPS_CLAIM",
+            "NOVA_OIDC__NAME",
+        ),
     },
     "a name in the database, or in traces": {"NOVA_TELEGRAM__AGENT", "NOVA_TELEMETRY__SERVICE_NAME"},
 }

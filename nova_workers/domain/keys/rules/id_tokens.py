@@ -189,7 +189,8 @@ def build_id_tokens(settings: OidcSettings) -> IdTokens:
     if settings.issuer is None or settings.client_id is None:
         raise ConfigurationError("There is no provider: NOVA_OIDC__ISSUER and NOVA_OIDC__CLIENT_ID are not set.")
     provider = OidcProvider(settings.issuer)
-    audiences = (settings.client_id, *settings.audiences)
+    device = () if settings.device_client_id is None else (settings.device_client_id,)
+    audiences = (settings.client_id, *device, *settings.audiences)
     return IdTokens(provider, ProviderKeys(provider), audiences=audiences, groups_claim=settings.groups_claim)
 
 

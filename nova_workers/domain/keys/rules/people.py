@@ -12,9 +12,9 @@ import structlog
 from nova_workers.base.clock import Clock
 from nova_workers.base.config import OidcSettings, RoleGrant
 from nova_workers.base.deferred import Deferred
-from nova_workers.base.errors import Forbidden, missing
+from nova_workers.base.errors import Forbidden, NotFound, missing
 from nova_workers.base.vocabulary import AccessRole
-from nova_workers.contracts.http.keys import PersonSignIn, PersonSignInCreate
+from nova_workers.contracts.http.keys import PersonSignIn, PersonSignInCreate, SingleSignOnView
 from nova_workers.contracts.http.scopes import ROLES
 from nova_workers.domain.audit.sql.listing import record_act
 from nova_workers.domain.keys.sql import people as ledger
@@ -85,6 +85,19 @@ class People:
         self._settings = settings
         self._verifier = verifier
 
+    def provider(self) -> SingleSignOnView:
+        """Return the provider as clients need it.
+
+        Raises:
+            NotFound: The fleet has no single sign-on.
+        """
+        settings = self._settings
+        if settings.issuer is None:
+            raise _no_single_sign_on()
+        return SingleSignOnView(
+            issuer=settings.issuer, name=settings.name, client_id=settings.device_client_id, scopes=settings.scopes
+        )
+
     async def sign_in(self, body: PersonSignInCreate, *, address: str | None) -> PersonSignIn:
         """Begin a session of a person, with a key of its own that ends with it.
 
@@ -95,7 +108,7 @@ class People:
             Unavailable: The provider's keys cannot be read.
         """
         if self._settings.issuer is None:
-            raise missing("single_sign_on", "oidc", "The operator sets NOVA_OIDC__ISSUER and NOVA_OIDC__CLIENT_ID.")
+            raise _no_single_sign_on()
         identity = await (await self._verifier.get()).verify(body.id_token, body.nonce)
         given = role_of(identity, self._settings.grants)
         if given is None:
@@ -141,6 +154,10 @@ class People:
             await record_act(connection, "person.signed_in", "person", person_id, {"role": role})
             who = await identify_key(connection, tenant_id, key.id)
         return PersonSignIn(**who.model_dump(), session_id=session_id, key=key.key)
+
+
+def _no_single_sign_on() -> NotFound:
+    return missing("single_sign_on", "oidc", "The operator sets NOVA_OIDC__ISSUER and NOVA_OIDC__CLIENT_ID.")
 
 
 def _highest(roles: Iterable[AccessRole]) -> AccessRole:

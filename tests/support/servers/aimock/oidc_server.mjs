@@ -1,4 +1,4 @@
-// A real provider of OpenID Connect for tests: `oidc-provider`, with a client, and a person for each name that signs in.
+// A real provider of OpenID Connect for tests: `oidc-provider`, with a client of the console and one of command lines, and a person for each name that signs in.
 // Its one argument is a JSON object: port, redirect_uris, and people by their names with their claims.
 import { generateKeyPairSync } from "node:crypto";
 import Provider from "oidc-provider";
@@ -15,7 +15,16 @@ const provider = new Provider(issuer, {
       redirect_uris,
       id_token_signed_response_alg: "ES256",
     },
+    {
+      client_id: "commands",
+      token_endpoint_auth_method: "none",
+      grant_types: ["urn:ietf:params:oauth:grant-type:device_code"],
+      response_types: [],
+      redirect_uris: [],
+      id_token_signed_response_alg: "ES256",
+    },
   ],
+  features: { deviceFlow: { enabled: true } },
   jwks: { keys: [{ ...key, kid: "first", use: "sig", alg: "ES256" }] },
   cookies: { keys: ["tests alone"] },
   claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"], groups: ["groups"] },
