@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 
 from . import metadata
+from .migrations import baseline
 from .rights.audit_chain import own_audit
 
 OLDEST_PROCESSES = "0012"
@@ -29,6 +30,11 @@ _LOCK_KEY = 6_116_271_953_047_312
 _LOCK_POLL_S = 0.2
 
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(:key)")
+# The baseline names the schema `public`, also that of the extension's types; the migrations name none.
+_IS_PLAIN = text("""
+SELECT to_regclass('alembic_version') IS NULL AND current_schema() = 'public'
+   AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'vector' AND extnamespace <> 'public'::regnamespace)
+""")
 _RECORDED_OLDEST = text("SELECT obj_description('alembic_version'::regclass, 'pg_class')")
 _RECORD_OLDEST = text(f"COMMENT ON TABLE alembic_version IS '{OLDEST_PROCESSES}'")
 
@@ -83,19 +89,27 @@ async def current(url: str) -> str | None:
         await connection.close()
 
 
-async def upgrade(url: str, revision: str = "head") -> None:
+async def upgrade(url: str, revision: str = "head", *, from_baseline: bool = True) -> None:
     """Migrate up to `revision`. Does nothing when the database has it already, or is of a later release.
 
     Idempotent, and safe in several processes at once: one migrates and the others wait for it.
-    Each migration is one transaction.
+    Each migration is one transaction. So are all those that the baseline contains, for a new database.
+
+    Args:
+        url: Of the database, for a user who may make tables, roles and extensions.
+        revision: The last migration, or ``head``.
+        from_baseline: Whether a new database that gets all of them may begin with the baseline.
     """
 
     def run(connection: Connection) -> None:
         found = MigrationContext.configure(connection).get_current_revision()
+        is_plain = connection.scalar(_IS_PLAIN)
         connection.rollback()
         if found is not None and found > head():
             # Alembic does not know that revision. Its schema contains what this release needs.
             return
+        if is_plain and revision == "head" and from_baseline:
+            baseline.begin(connection)
         command.upgrade(_config(connection), revision)
         # Only what is new: the user of a command that finds nothing to do need not own the tables.
         if revision == "head" and connection.scalar(_RECORDED_OLDEST) != OLDEST_PROCESSES:

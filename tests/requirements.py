@@ -344,6 +344,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "upgrade.expand": "Migrations take nothing away from the code of the previous release.",
     "upgrade.beside": "API and workers of two releases serve one fleet, each the other's runs and events.",
     "upgrade.shown": "Each migration says what it locks and what takes long; `nova upgrade` shows those that are due.",
+    "upgrade.baseline": "A new database begins with a baseline, which is equal to what all its migrations make.",
     "upgrade.unfit": "A process reports an unfit schema once and refuses work; a later schema is not migrated.",
     "upgrade.newer": "What a later release stores is read if it changes nothing, and else left to that release.",
     # backups

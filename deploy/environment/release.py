@@ -45,6 +45,8 @@ def main() -> None:
     """Build, describe and digest."""
     if changed := _git("status", "--porcelain"):
         sys.exit(f"release: commit these first, since a release is what a commit holds:\n{changed}")
+    if behind := baseline_is_behind():
+        sys.exit(f"release: {behind}")
     shutil.rmtree(DIST, ignore_errors=True)
     commit, began = _git("rev-parse", "HEAD"), datetime.now(UTC)
     env = {**uv_environment(), "SOURCE_DATE_EPOCH": _git("show", "--no-patch", "--format=%ct", "HEAD")}
@@ -61,6 +63,15 @@ def main() -> None:
     print(f"A release of commit {commit[:12]} in {DIST}:")
     for path in sorted(DIST.iterdir()):
         print(f"  {path.name:<40} {path.stat().st_size:>10,} bytes")
+
+
+def baseline_is_behind(migrations: Path = ROOT / "models" / "migrations") -> str:
+    """Return what to do if new databases of the release would begin with an earlier schema; nothing otherwise."""
+    head = max(path.name[:4] for path in (migrations / "versions").glob("[0-9]*.py"))
+    baseline = (migrations / "baseline.sql").read_text("utf-8")
+    if f"\n-- Revision: {head}\n" in baseline:
+        return ""
+    return f"the baseline ends before the migration {head}: run `python -m tests.support.data.baseline` and commit it"
 
 
 def statement(

@@ -43,6 +43,18 @@ def test_the_provenance_names_files_commit_and_locks_by_digest(monkeypatch: pyte
     assert made["predicate"]["runDetails"]["metadata"]["startedOn"] == "2026-11-23T00:00:00+00:00"
 
 
+def test_a_release_is_refused_while_its_baseline_is_behind_its_migrations(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    is_behind = _script("release.py", monkeypatch)["baseline_is_behind"]
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "baseline.sql").write_text("-- The schema.\n-- Revision: 0007\n")
+    (tmp_path / "versions" / "0007_seven.py").touch()
+    assert is_behind(tmp_path) == ""
+    (tmp_path / "versions" / "0008_eight.py").touch()
+    assert "0008: run `python -m tests.support.data.baseline`" in is_behind(tmp_path)
+
+
 def test_the_bill_of_materials_has_the_hashes_of_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = "uvloop==0.23 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\npytz==1.0 \\\n    --hash=sha256:cc\n"
     bom = {"components": [{"name": "UvLoop", "version": "0.23"}, {"name": "nova-workers", "version": "1"}]}

@@ -147,7 +147,7 @@ def _recorded() -> Generator[_Recorder]:
 async def measure(url: str) -> list[Step]:
     """Migrate an empty database, and return what each migration did to the tables before it."""
     with _recorded() as recorder:
-        await migrate.upgrade(url)
+        await migrate.upgrade(url, from_baseline=False)
     return [Step(revision, _title(revision), tables) for revision, tables in recorder.steps.items()]
 
 

@@ -81,12 +81,17 @@ async def _make_template(postgres: EmbeddedPostgres) -> None:
 
 
 @contextmanager
-def own_postgres() -> Generator[str]:
-    """Run a Postgres on throw-away data until the block ends, and give the URL of its maintenance database."""
+def own_postgres(*, with_template: bool = True) -> Generator[str]:
+    """Run a Postgres on throw-away data until the block ends, and give the URL of its maintenance database.
+
+    Args:
+        with_template: Whether it gets the migrated database that others are copies of.
+    """
     with _throwaway_home() as home:
         postgres = EmbeddedPostgres(home, settings=THROWAWAY)
         with running(postgres.spec(), home / "postgres.log"):
-            asyncio.run(_make_template(postgres))
+            if with_template:
+                asyncio.run(_make_template(postgres))
             yield postgres.url("postgres")
 
 
