@@ -458,6 +458,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "console.trace": "A run's page shows what its models were asked, and is read by keyboard.",
     "console.accessible": "No page of the console, in any state, has a serious fault by axe's rules, also at 360 px.",
     "console.names": "The console shows things by their names and codes as words, and ids where they are to be copied.",
+    "console.rights": "The console shows no button, form or link that the signed-in key could only be refused.",
     "console.menu": "The console's menu has the pages that the signed-in key may read, and no others.",
     "console.live": "An open page shows what its address would show: title, buttons and counts change with the state.",
     # what keeps people, agents and servers apart: docs/security.md names these for each threat

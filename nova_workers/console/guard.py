@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nova_workers.base.config import ConsoleSettings
 from nova_workers.base.http_server.connection_table import prove_connection
+from nova_workers.console.rights import holding
 from nova_workers.console.sessions import Session, Sessions
 
 SESSION_COOKIE = "nova_console"
@@ -73,7 +74,9 @@ class Guard:
                 message["headers"] = headers.raw
             await send(message)
 
-        await (self._refusal(scope) or self._app)(scope, receive, send_guarded)
+        refusal, session = self._refusal(scope), scope.get("console_session")
+        with holding(None if session is None else session.scopes):
+            await (refusal or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that goes no further, else None; note its session in the scope."""

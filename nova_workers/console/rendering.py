@@ -20,6 +20,7 @@ from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, code_head, to_html
 from nova_workers.console.names import name_filters
 from nova_workers.console.navigation import menu
+from nova_workers.console.rights import may
 from nova_workers.console.state import session_of, state_of
 
 THEME_COOKIE = "nova_theme"
@@ -51,6 +52,7 @@ def build_templates(assets: Assets, clock: Clock) -> Environment:
     names["asset"] = assets.url
     names["code_head"] = code_head
     names["zones"] = ZONES
+    names["may"] = may
     names["new_key"] = partial(new_id, "evt")
     return environment
 

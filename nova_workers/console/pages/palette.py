@@ -14,9 +14,9 @@ from nova_workers.console.access import agent_choices, if_allowed
 from nova_workers.console.formats import brief
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.paging import filter_of
-from nova_workers.console.state import client_of, session_of, state_of
+from nova_workers.console.rights import may
+from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.content import text_of
-from nova_workers.contracts.http.scopes import Scope
 
 _MOST: Final = 5
 """How many agents, conversations and runs are shown."""
@@ -26,14 +26,14 @@ _CHARS: Final = 80
 _RECENT: Final = timedelta(days=7)
 """Runs of this time are looked through: no index has their texts, and a person goes on typing."""
 
-_ACTIONS: Final[tuple[tuple[str, str, Scope], ...]] = (
-    ("New conversation", "/chat", "runs"),
-    ("New agent", "/agents/~new", "agents"),
-    ("New trigger", "/triggers/new", "workspace"),
-    ("New task", "/tasks/new", "workspace"),
-    ("New note", "/notes/new", "workspace"),
-    ("New orchestration", "/orchestrations/new", "runs"),
-    ("Create a key", "/keys", "keys"),
+_ACTIONS: Final[tuple[tuple[str, str], ...]] = (
+    ("New conversation", "/chat"),
+    ("New agent", "/agents/~new"),
+    ("New trigger", "/triggers/new"),
+    ("New task", "/tasks/new"),
+    ("New note", "/notes/new"),
+    ("New orchestration", "/orchestrations/new"),
+    ("Create a key", "/keys"),
 )
 
 
@@ -50,13 +50,8 @@ async def find(request: Request) -> Response:
     words = (filter_of(request, "q") or "").casefold()
     if len(words) < _LEAST_CHARS:
         return JSONResponse([])
-    session, client = session_of(request), client_of(request)
-    scopes = None if session is None else session.scopes
-    actions = [
-        Found(title, "action", href)
-        for title, href, scope in _ACTIONS
-        if words in title.casefold() and (scopes is None or scope in scopes)
-    ]
+    client = client_of(request)
+    actions = [Found(title, "action", href) for title, href in _ACTIONS if words in title.casefold() and may(href)]
     since = state_of(request).clock.now() - _RECENT
     agents, threads, runs = await asyncio.gather(
         agent_choices(client), _threads(client, words), _runs(client, words, since)
