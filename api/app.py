@@ -44,6 +44,7 @@ from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .openapi import install_openapi
 from .routes import reference
+from .routes.evaluations import datasets
 from .routes.operations import (
     activity,
     attention,
@@ -145,6 +146,8 @@ _ROUTERS = (
     timelines.router,
     requests.router,
     feedback.router,
+    datasets.router,
+    datasets.examples,
     threads.creation,
     threads.router,
     thread_states.router,

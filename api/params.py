@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
 from nova_workers.base.errors import missing
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
+from nova_workers.contracts.http.datasets import DATASET_NAME_PATTERN, EXAMPLE_KEY_PATTERN
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
 from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
@@ -52,7 +53,14 @@ def _task_number(value: object) -> int:
 
 
 AgentIdPath = Annotated[str, Path(description="An agent's id."), AfterValidator(known_form("agent"))]
+DatasetNamePath = Annotated[
+    Annotated[str, StringConstraints(pattern=DATASET_NAME_PATTERN)],
+    Path(description="A dataset's name: small letters, digits, _ and -, such as complaints."),
+]
 DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(known_form("delivery"))]
+ExampleKeyPath = Annotated[
+    Annotated[str, StringConstraints(pattern=EXAMPLE_KEY_PATTERN)], Path(description="An example's key.")
+]
 FeedbackIdPath = Annotated[str, Path(description="A feedback's id."), AfterValidator(known_form("feedback"))]
 FileIdPath = Annotated[str, Path(description="A file's id."), AfterValidator(known_form("file"))]
 KeyIdPath = Annotated[str, Path(description="A key's id."), AfterValidator(known_form("key"))]

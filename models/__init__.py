@@ -5,6 +5,7 @@ from sqlmodel.main import default_registry
 from .agents import Agent, AgentVersion
 from .base import WITHOUT_STATISTICS, metadata
 from .changes import Change
+from .datasets import Dataset, DatasetExample
 from .delivery import Webhook
 from .effects import Delivery, Effect, Embedding, Memory, MessageText
 from .feedback import Feedback
@@ -38,6 +39,8 @@ __all__ = [
     "AuditEvent",
     "Change",
     "Compaction",
+    "Dataset",
+    "DatasetExample",
     "Delivery",
     "Effect",
     "Embedding",

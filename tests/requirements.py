@@ -174,6 +174,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # guardrails of rollouts
     "guardrails.false-stops": "Of a thousand simulated rollouts of equal versions, guardrails stop at most 5 %.",
     "guardrails.power": "A version that fails 20 points more is stopped within 200 of its runs in 95 % of rollouts.",
+    # datasets
+    "datasets.versions": "A version of a dataset has the same examples whenever it is read; deletion of sources aside.",
+    "datasets.deletion": "Examples are deleted with the thread that they were taken from, in every version.",
     # live events
     "changes.complete": "Each change of a run, question, task, trigger or pause is sent to who follows the tenant.",
     "changes.late-commit": "A change whose transaction commits late is sent nevertheless, in its place.",

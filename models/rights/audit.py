@@ -100,6 +100,8 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     "channel_pairings": AuditRule(
         "pairing", ("id",), marks=(("paired_at", "confirmed"),), bookkeeping=("code_hash", "code_expires_at", "name")
     ),
+    # Each change of its examples raises its version.
+    "datasets": AuditRule("dataset", ("name",), bookkeeping=_CHANGED_AT),
     # The row itself says who gave it and when.
     "feedback": AuditRule("feedback", ("id",), bookkeeping=("agent_id", *_CHANGED_AT), operations="UPDATE OR DELETE"),
     "memories": AuditRule("memory", ("id",)),

@@ -26,9 +26,11 @@ _FOLLOWING: Final = dict(pairwise(_DIGITS))
 IdKind = Literal[
     "cmp",
     "dlv",
+    "dst",
     "eff",
     "emb",
     "evt",
+    "exm",
     "fbk",
     "fir",
     "file",

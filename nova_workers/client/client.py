@@ -19,6 +19,7 @@ from nova_workers.client.resources.agents import Agents
 from nova_workers.client.resources.archive import Archives
 from nova_workers.client.resources.audit import AuditLog
 from nova_workers.client.resources.changes import Changes
+from nova_workers.client.resources.datasets import Datasets
 from nova_workers.client.resources.deliveries import Deliveries, Files
 from nova_workers.client.resources.feedback import FeedbackCalls
 from nova_workers.client.resources.fleet import Fleet
@@ -99,6 +100,7 @@ class NovaClient:
         self.threads = Threads(transport)
         self.runs = Runs(transport)
         self.run_lists = RunLists(transport)
+        self.datasets = Datasets(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

@@ -42,6 +42,7 @@ _MinCost = Annotated[
 _Rated = Annotated[
     Rating | None, Query(description="Only those with feedback whose score is above 0 (`up`), or below (`down`).")
 ]
+_Tool = Annotated[_Word | None, Query(description="Only those that called this tool.")]
 _Text = Annotated[
     _Word | None, Query(description="Only those with this text in their message, answer or error, in any case.")
 ]
@@ -63,6 +64,7 @@ def _run_filter(
     metadata: _Metadata = None,
     min_cost_usd: _MinCost = None,
     rated: _Rated = None,
+    tool: _Tool = None,
     text: _Text = None,
 ) -> RunFilter:
     return RunFilter(
@@ -80,6 +82,7 @@ def _run_filter(
         metadata=_entries(metadata or []),
         min_cost_usd=min_cost_usd,
         rated=rated,
+        tool=tool,
         text=text,
     )
 
@@ -104,6 +107,7 @@ def key_of(which: RunFilter) -> tuple[object, ...]:
         sorted((which.metadata or {}).items()),
         which.min_cost_usd,
         which.rated,
+        which.tool,
         which.text,
     )
 

@@ -65,6 +65,7 @@ class RunCalls:
         metadata: str | Sequence[str] | None = None,
         min_cost_usd: float | None = None,
         rated: Rating | None = None,
+        tool: str | None = None,
         text: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
@@ -83,6 +84,7 @@ class RunCalls:
             metadata: Only those with each of these entries, such as ``["customer=42"]``.
             min_cost_usd: Only those that cost so much or more.
             rated: Only those with feedback whose score is above 0 (``up``), or below (``down``).
+            tool: Only those that called this tool.
             text: Only those with this text in their message, answer or error.
             order: `desc` has the newest or largest first.
             media: Without, images and documents of messages have no base64 data.
@@ -109,6 +111,7 @@ class RunCalls:
                 "metadata": metadata,
                 "min_cost_usd": min_cost_usd,
                 "rated": rated,
+                "tool": tool,
                 "text": text,
                 "limit": limit,
                 "cursor": cursor,

@@ -21,6 +21,7 @@ from nova_workers.client.sync.resources.agents import Agents
 from nova_workers.client.sync.resources.archive import Archives
 from nova_workers.client.sync.resources.audit import AuditLog
 from nova_workers.client.sync.resources.changes import Changes
+from nova_workers.client.sync.resources.datasets import Datasets
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
 from nova_workers.client.sync.resources.feedback import FeedbackCalls
 from nova_workers.client.sync.resources.fleet import Fleet
@@ -100,6 +101,7 @@ class SyncNovaClient:
         self.threads = Threads(transport)
         self.runs = Runs(transport)
         self.run_lists = RunLists(transport)
+        self.datasets = Datasets(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

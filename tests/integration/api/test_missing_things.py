@@ -10,6 +10,7 @@ _HARMLESS = frozenset({"get", "delete"})
 _KNOWN_IDS = {
     "step": "0",
     "task_id": "4000000",
+    "dataset": "unknown",
     "name": "UNKNOWN",
     "policy_id": "unknown",
     "project": "unknown",
@@ -20,6 +21,7 @@ _QUERY = {"/v1/skills/{name}/file": {"path": "a.md"}, "/v1/tenants/{tenant_id}":
 """Queries that requests need."""
 _KINDS = {
     "agents": "agent",
+    "datasets": "dataset",
     "deliveries": "delivery",
     "feedback": "feedback",
     "files": "file",

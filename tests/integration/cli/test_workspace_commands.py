@@ -61,6 +61,27 @@ def test_a_run_is_rated_found_and_reported(nova: Nova) -> None:
     assert "a score, a label or a comment" in refused.err
 
 
+def test_examples_are_taken_imported_exported_and_removed(nova: Nova, tmp_path: Path) -> None:
+    run_id = nova.good("send", "hello", "--json").lines[0]["run"]["id"]
+    nova.good("datasets", "create", "greetings", "--redact", "emails")
+    assert nova.good("datasets", "take", "greetings", "--run", run_id, "--tag", "seen", "--json").json["added"] == 1
+    table = tmp_path / "more.csv"
+    table.write_text("input,expected,key\nWrite to ada@example.com,done,mail\n")
+    imported = nova.good("datasets", "import", "greetings", str(table), "--split", "train=0.5,test=0.5")
+    assert re.search(r"version\s+2", imported.out)
+    assert "Write to [email]" in nova.good("datasets", "examples", "greetings").out
+    copy = tmp_path / "copy.jsonl"
+    nova.good("datasets", "export", "greetings", str(copy))
+    nova.good("datasets", "create", "copied")
+    assert nova.good("datasets", "import", "copied", str(copy), "--json").json["added"] == 2
+    assert nova.good("datasets", "import", "greetings", str(copy), "--json").json["unchanged"] == 2
+    nova.good("datasets", "remove", "greetings", "mail")
+    assert nova.good("datasets", "list", "--json").json["items"][-1]["examples"] == 1
+    nova.good("datasets", "delete", "greetings", "copied")
+    table.write_text("question\nx\n")
+    assert "Name the columns input" in nova("datasets", "import", "copied", str(table)).err
+
+
 def test_usage_is_drawn(nova: Nova) -> None:
     nova.good("send", "hello")
     drawn = nova.good("usage", "--by", "agent").out

@@ -161,6 +161,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "push_configs": "addresses of clients of this fleet, and secrets encrypted for it",
     "sign_ins": "sessions of people at this fleet",
     "run_lists": "belong to keys of this fleet",
+    "datasets": "`nova datasets export` writes one",
+    "dataset_examples": "with their dataset",
     "people": "they are known to this fleet's provider of single sign-on",
     "channel_pairings": "rights of people of this fleet",
     "leases": "belong to processes beside this fleet",

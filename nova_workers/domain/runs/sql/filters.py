@@ -54,6 +54,8 @@ _SCANNED = {
     "min_cost_usd": "(SELECT u.cost_usd FROM usage u WHERE u.run_id = r.id) >= :min_cost_usd::float8::numeric",
     # By the index of the table that begins with the run.
     "rated": "EXISTS (SELECT FROM feedback f WHERE f.run_id = r.id AND sign(f.score) = :rated::float8)",
+    "tool": """EXISTS (SELECT FROM turns t JOIN tool_calls c ON c.turn_id = t.id
+                         WHERE t.run_id = r.id AND c.tool_name = :tool)""",
     "text": """(r.error_message ILIKE :text OR r.result_text ILIKE :text
                 OR EXISTS (SELECT FROM jsonb_array_elements(r.content) AS part (block)
                             WHERE part.block ->> 'text' ILIKE :text))""",
@@ -87,6 +89,8 @@ class RunFilter:
     min_cost_usd: float | None = None
     rated: Rating | None = None
     """Feedback has a score above 0, or below."""
+    tool: str | None = None
+    """A tool that they called, as the ledger names it."""
     text: str | None = None
     """A part of the message, the answer or the error, in any case."""
 
@@ -138,6 +142,7 @@ def conditions_of(which: RunFilter, *, before: str | None = None, after: str | N
         "metadata": dict(which.metadata) if which.metadata else None,
         "min_cost_usd": which.min_cost_usd,
         "rated": None if which.rated is None else _SIGNS[which.rated],
+        "tool": which.tool,
         "text": None if which.text is None else _containing(which.text),
         "trigger_id": which.trigger_id,
         "parent_run_id": which.parent_run_id,

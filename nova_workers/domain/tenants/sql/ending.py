@@ -82,6 +82,8 @@ SWEPT: Final = (
     "leases",
     "channel_pairings",
     "run_lists",
+    "dataset_examples",
+    "datasets",
     "sign_ins",
     "people",
     "upkeep_cursors",

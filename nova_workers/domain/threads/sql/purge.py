@@ -133,6 +133,11 @@ DELETE FROM sent_files
  WHERE id = ANY(ARRAY(SELECT id FROM sent_files WHERE tenant_id = :tenant_id AND thread_id = :thread_id LIMIT :limit))
 """
 
+_EXAMPLES = """
+DELETE FROM dataset_examples
+ WHERE id = ANY(ARRAY(SELECT id FROM dataset_examples WHERE source_thread_id = :thread_id LIMIT :limit))
+"""
+
 _SESSIONS = """
 DELETE FROM engine_sessions
  WHERE id = ANY(ARRAY(SELECT id FROM engine_sessions WHERE thread_id = :thread_id LIMIT :limit))
@@ -240,6 +245,7 @@ async def purge_next(transaction: Connection) -> Slice:
         (_VECTORS, _WORDS),
         (_RUNS_WITHOUT_TURN, _RUNS),
         (_SESSIONS, _ASIDE),
+        (_EXAMPLES, _ASIDE),
         (_MOVES, _ASIDE),
     ):
         full |= _count(await transaction.execute(query, thread_id=thread_id, limit=limit)) == limit

@@ -12,6 +12,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
 from nova_workers.contracts.waits import describe_waits
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.datasets.sql import forget_examples
 from nova_workers.domain.runs.sql.cancel import CancelRequest, request_cancel_on_thread
 from nova_workers.domain.search.sql.embeddings import forget_thread
 from nova_workers.ledger.database import Connection, Row
@@ -239,6 +240,7 @@ async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str)
     if await transaction.fetchval(_DELETE, tenant_id=tenant_id, thread_id=thread_id) is None:
         await get_thread(transaction, tenant_id, thread_id)
     await forget_thread(transaction, tenant_id, thread_id)
+    await forget_examples(transaction, tenant_id, thread_id)
     # A submit locks the thread's row, so no run is added after this statement, and it sees all that came before.
     return await request_cancel_on_thread(transaction, tenant_id, thread_id)
 

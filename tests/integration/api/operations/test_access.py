@@ -133,6 +133,13 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/runs/{run_id}/feedback", None),
     ("DELETE", "/v1/feedback/{feedback_id}", None),
     ("GET", "/v1/agents/{agent_id}/feedback", None),
+    ("GET", "/v1/datasets/{dataset}", None),
+    ("PATCH", "/v1/datasets/{dataset}", {"description": "x"}),
+    ("GET", "/v1/datasets/{dataset}/examples", None),
+    ("POST", "/v1/datasets/{dataset}/examples", {"examples": [{"input": "x"}]}),
+    ("POST", "/v1/datasets/{dataset}/from-runs", {"runs": {"status": "failed"}}),
+    ("DELETE", "/v1/datasets/{dataset}/examples/{key}", None),
+    ("DELETE", "/v1/datasets/{dataset}", None),
 ]
 # Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {
@@ -152,6 +159,7 @@ LISTS = (
     "/v1/sign-ins",
     "/v1/pairings",
     "/v1/feedback",
+    "/v1/datasets",
     "/v1/agents",
     "/v1/waits",
     "/v1/tasks",
@@ -232,6 +240,9 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     await database.execute(
         _FEEDBACK, feedback_id=feedback_id, tenant_id=other_tenant.id, run_id=run["id"], thread_id=thread["id"]
     )
+    await other.post("/v1/datasets", json={"name": "their-dataset", "description": "secret"})
+    example = {"key": "their-example", "input": "secret"}
+    await other.post("/v1/datasets/their-dataset/examples", json={"examples": [example]})
     note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
     memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
     tree = (await other.post("/v1/orchestrations", json={"agent_id": "their-agent", "task": "Secret"})).json()
@@ -259,6 +270,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "thread_id": thread["id"],
         "run_id": run["id"],
         "feedback_id": feedback_id,
+        "dataset": "their-dataset",
+        "key": "their-example",
         "session_id": (await other.post("/v1/sign-ins", json={})).json()["session_id"],
         "key_id": other_tenant.key_id,
         "note_id": note["id"],
@@ -284,7 +297,7 @@ def _unknown_id(name: str, value: str) -> str:
     """Return an id of the same length and form that no row has."""
     if name in ("task_id", "step"):
         return str(int(value) + 1)
-    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id", "project") else "ZZZZ")
+    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id", "project", "dataset") else "ZZZZ")
 
 
 def _filled(path: str, ids: dict[str, str]) -> str:
