@@ -14,6 +14,7 @@ from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd, Waiting
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
+from nova_workers.contracts.runs import count_before
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -180,4 +181,4 @@ def why_it_waits(run: RunView) -> str:
         # Pauses and missing servers come as sentences, other reasons as nouns.
         sentence = " is paused" in run.waiting_for or run.waiting_for.startswith((NO_WORKER_ALIVE, REDIS_UNAVAILABLE))
         return run.waiting_for if sentence else f"waits for {run.waiting_for}"
-    return f"queued behind {run.position}" if run.position else "queued"
+    return f"queued behind {count_before(run.position)}" if run.position else "queued"

@@ -421,7 +421,7 @@ class RunView(View):
     suspect: bool = False
     """Open runs only: it lost so many workers that it executes in a process of its own until it commits a step."""
     position: int | None = None
-    """Queued only: its position in the thread's queue; 0 is next."""
+    """Queued only: its position in the thread's queue; 0 is next, and 1,000 means that or more."""
     waiting_for: str | None = None
     """Queued or waiting only: a phrase that says why it does not run yet."""
     hold: HoldView | None = None

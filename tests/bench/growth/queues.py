@@ -16,10 +16,7 @@ _HELD = {
     1: Operation("choose, all of them on one thread that runs", grows=_PASSED_OVER),
     300: Operation("choose, all of them on 300 threads that run", grows=_PASSED_OVER),
 }
-_LAST = Operation(
-    "GET /v1/runs/{id}, the last of one thread",
-    grows="Its position is the count of the runs before it.",
-)
+_LAST = Operation("GET /v1/runs/{id}, the last of one thread", grows="The runs before it are counted, up to 1,000.")
 _BESIDE = Operation("submit, claim and end a run of another thread, with plans of an empty queue")
 # As many as there are at the smallest size: each size has the same page.
 _OPEN = Operation("GET /v1/runs, queued, 10")

@@ -10,7 +10,7 @@ from nova_workers.base.vocabulary import QueuedReason, RunReasonKind
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.reasons import RunReason, RunReasons
 from nova_workers.contracts.installs import describe_needs
-from nova_workers.contracts.runs import SHARED_LOSSES
+from nova_workers.contracts.runs import SHARED_LOSSES, count_before
 from nova_workers.contracts.waits import HoldDetail, describe_waits
 from nova_workers.domain.runs.sql.reasons import RunFacts
 
@@ -81,7 +81,8 @@ def _held_back(facts: RunFacts) -> Iterator[RunReason]:
         yield RunReason(kind="thread_busy", text=text, since=facts.busy_since)
     if facts.before:
         runs = "run goes" if facts.before == 1 else "runs go"
-        text = f"{facts.before} queued {runs} before it in its conversation; the first is {facts.first_run_id}."
+        before = count_before(facts.before)
+        text = f"{before} queued {runs} before it in its conversation; the first is {facts.first_run_id}."
         yield RunReason(kind="behind_in_thread", text=text, since=facts.first_since)
     yield from _full(facts)
     if facts.lacking:

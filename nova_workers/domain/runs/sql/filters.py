@@ -11,6 +11,7 @@ from typing import Any, Final
 from nova_workers.base.ids import id_at
 from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, Rating, sql_list
 from nova_workers.contracts.http.wire import RunStatus
+from nova_workers.contracts.runs import MOST_COUNTED_BEFORE
 
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 """The condition in the words of the partial index of open runs."""
@@ -18,12 +19,14 @@ IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 QUEUE_ORDER = "(r.attempt > 0) DESC, r.front DESC, r.seq"
 """The order of a thread's queue, and of its index: a run that has begun, then those sent to the front."""
 
-POSITION = """
-(SELECT count(*)::int FROM runs o
-  WHERE o.thread_id = r.thread_id AND o.status = 'queued'
-    AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq))
+POSITION = f"""
+(SELECT count(*)::int
+   FROM (SELECT FROM runs o
+          WHERE o.thread_id = r.thread_id AND o.status = 'queued'
+            AND (o.attempt = 0, NOT o.front, o.seq) < (r.attempt = 0, NOT r.front, r.seq)
+          LIMIT {MOST_COUNTED_BEFORE}) earlier)
 """
-"""How many queued runs of its thread go before the run `r`, in that order."""
+"""How many queued runs of its thread go before the run `r`, in that order, counted up to the limit."""
 
 IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 """That a run which is found by its id is running: it has a lease (a constraint of the table). Said by its status, it

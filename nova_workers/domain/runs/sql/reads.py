@@ -12,7 +12,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.installs import describe_needs
-from nova_workers.contracts.runs import SHARED_LOSSES
+from nova_workers.contracts.runs import SHARED_LOSSES, count_before
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
 from nova_workers.domain.runs.sql.claim import PAUSES
 from nova_workers.domain.runs.sql.filters import POSITION, QUEUE_ORDER
@@ -314,7 +314,7 @@ def _which_run_is_before(row: Row) -> str | None:
     if row["active_run_id"] is not None:
         return f"run {row['active_run_id']}, which holds the thread"
     if row["position"]:
-        return f"{row['position']} earlier in the thread's line"
+        return f"{count_before(row['position'])} earlier in the thread's line"
     return None
 
 

@@ -66,7 +66,7 @@ class RunFacts:
         pauses: Each with `scope`, `target`, `reason` and `since`.
         busy_run_id: Another run that holds the conversation, with its status, and since when it does.
         first_run_id: The first of the other queued runs of the conversation.
-        before: How many queued runs of the conversation go before this one.
+        before: How many queued runs of the conversation go before this one, counted up to the limit.
         lacking: The code of users that it needs and no live worker has.
         stepped_at: When the last message of its turn was committed.
         calls: The tools of calls that were committed and have no result.

@@ -63,6 +63,22 @@ async def test_a_queued_run_shows_its_position_and_what_it_waits_for(api: Api, w
     assert ids[0] in runs[1]["waiting_for"]
 
 
+async def test_of_a_long_queue_only_so_many_are_counted_before_a_run(api: Api, database: Database) -> None:
+    thread_id = await api.thread()
+    await database.execute(
+        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content)"
+        " SELECT 'run_of_many' || i, t.tenant_id, t.id, t.agent_id, i, '[]'"
+        "   FROM threads t CROSS JOIN generate_series(1, 1003) AS i WHERE t.id = :thread_id",
+        thread_id=thread_id,
+    )
+    places = {
+        number: (await api.http.get(f"/v1/runs/run_of_many{number}")).json()["position"] for number in (1, 1000, 1003)
+    }
+    assert places == {1: 0, 1000: 999, 1003: 1000}
+    waiting_for = (await api.http.get("/v1/runs/run_of_many1003")).json()["waiting_for"]
+    assert waiting_for == "1,000 or more earlier in the thread's line"
+
+
 async def test_a_paused_run_shows_the_pause(api: Api) -> None:
     run_id = await api.run(await api.thread())
     await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nova", "reason": "rehearsal"})
