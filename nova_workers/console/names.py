@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Generic, TypeVar
+from zlib import crc32
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,6 +21,7 @@ from nova_workers.base.errors import NovaError
 from nova_workers.client.client import NovaClient
 from nova_workers.console.state import client_of, session_of
 from nova_workers.contracts.http.scopes import with_included
+from nova_workers.contracts.http.wire import AgentView
 
 T = TypeVar("T")
 
@@ -40,6 +43,7 @@ class Names:
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+_HUES: Final = 10
 _NONE: Final = Names()
 _current: ContextVar[Names] = ContextVar("console_names", default=_NONE)
 _open: ContextVar[Mapping[str, int] | None] = ContextVar("console_open", default=None)
@@ -47,15 +51,27 @@ _open: ContextVar[Mapping[str, int] | None] = ContextVar("console_open", default
 
 def name_filters() -> dict[str, Callable[..., object]]:
     """Return the filters of templates: a name for an id, or the id, and how much is open on a page of the menu."""
-    return {"agent": _agent, "author": _author, "open_of": _open_of}
+    return {"agent": _agent, "marked": _marked, "author": _author, "open_of": _open_of}
 
 
 def _open_of(path: str) -> int | None:
     return (_open.get() or {}).get(path)
 
 
-def _agent(agent_id: str) -> str:
-    return _current.get().agents.get(agent_id, agent_id)
+def _agent(agent_id: str) -> Markup:
+    """Return an agent's name with a mark by which it is known again: a colour of its id, and its initial."""
+    return agent_mark(agent_id, _current.get().agents.get(agent_id, agent_id))
+
+
+def _marked(agent: AgentView) -> Markup:
+    return agent_mark(agent.id, agent.spec.name)
+
+
+def agent_mark(agent_id: str, name: str) -> Markup:
+    """Return a name with the mark of its agent. The initial is drawn by the style sheet: the text is the name alone."""
+    initial = next((letter for letter in name if letter.isalnum()), "?").upper()
+    hue = crc32(agent_id.encode()) % _HUES
+    return Markup('<span class="agent hue-{}" data-initial="{}">{}</span>').format(hue, initial, name)
 
 
 def _author(who: str) -> str:

@@ -1,32 +1,11 @@
-"""Model names: resolves aliases to ids, and parses family and version from an id."""
+"""Model names: resolves aliases to ids."""
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from nova_workers.base.anthropic_models import sdk_model_ids
+from nova_workers.base.anthropic_models import parse_model, sdk_model_ids
 
 ALIASES = ("haiku", "sonnet", "opus")
 """The families that the engine contract names."""
-
-_ID = re.compile(r"^claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?:-(?P<date>\d{8}))?$")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelName:
-    """The parts of an id such as ``claude-opus-4-5-20251101``. `date` is None for an id that tracks the newest."""
-
-    family: str
-    version: tuple[int, int]
-    date: str | None = None
-
-
-def parse_model(model_id: str) -> ModelName | None:
-    """Return the parts of the id, or None if it has another form."""
-    match = _ID.match(model_id)
-    if match is None:
-        return None
-    return ModelName(match["family"], (int(match["major"]), int(match["minor"] or 0)), match["date"])
 
 
 def known_models() -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from tests.support.processes.fleet import Fleet, FleetProcess, free_port
 from tests.support.servers.databases import own_database
 from tests.support.waiting import until
 
+UNFOLD = "document.querySelectorAll('details').forEach((part) => { part.name = ''; part.open = true; })"
+"""A script that unfolds all of a page, also what is unfolded one at a time."""
 _EXPECT_MS = 30_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = (

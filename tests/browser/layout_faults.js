@@ -92,7 +92,7 @@
   }
 
   // A menu lies over what is below it.
-  for (const fold of document.querySelectorAll("details:not(.menu)")) fold.open = true;
+  for (const fold of document.querySelectorAll("details:not(.menu)")) { fold.removeAttribute("name"); fold.open = true; }
   const width = document.documentElement.scrollWidth;
   if (width > innerWidth) faults.add(`the page is ${width} px wide`);
   findUnreached(document.body);

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page
 
 from nova_workers.console.pages import PAGES
 from nova_workers.contracts.http.tenants import TenantCreate
-from tests.browser.harness import Site, new_context, page_of, sign_in_with
+from tests.browser.harness import UNFOLD, Site, new_context, page_of, sign_in_with
 from tests.browser.long_data import fill_with_long_data
 from tests.browser.things import states, things, trees
 from tests.requirements import proves
@@ -25,7 +25,6 @@ _EXAMPLES = ("/", "/runs", "/tasks", "/usage", "/notes")
 """Pages with the parts and colours of all others."""
 _REFUSED = ("/notes/new", "/triggers/new", "/webhooks/new", "/keys")
 """Pages whose forms are refused when they are sent as they are, without the checks of the browser."""
-_UNFOLD = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
 _SEND = "const form = document.querySelector('main form.form'); form.noValidate = true; form.submit()"
 
 
@@ -43,7 +42,7 @@ async def _walk(page: Page, site: str, paths: Sequence[str], widths: Sequence[in
     faults: list[str] = []
     for path in paths:
         await page.goto(f"{site}{path}")
-        await page.evaluate(_UNFOLD)
+        await page.evaluate(UNFOLD)
         for width in widths:
             await page.set_viewport_size({"width": width, "height": 800})
             faults += await _faults(page)

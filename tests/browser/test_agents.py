@@ -9,7 +9,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch
-from tests.browser.harness import Site
+from tests.browser.harness import UNFOLD, Site
 
 _PATHS = ("", "/json", "/versions", "/compare?from=1&to=2", "/try", "/manage")
 
@@ -28,6 +28,7 @@ async def _made(nova: Site, agent_id: str) -> str:
 async def test_an_agent_is_configured_and_tried_on_one_page(page: Page, nova: Site) -> None:
     await page.goto(await _made(nova, "clerk"))
     await page.evaluate("window.untouched = true")
+    await page.locator("#section-prompt > summary").click()
     duties = page.get_by_role("group", name="Responsibilities")
     await duties.get_by_role("button", name="Add").click()
     title = duties.get_by_label(re.compile("^Title"))
@@ -36,6 +37,14 @@ async def test_an_agent_is_configured_and_tried_on_one_page(page: Page, nova: Si
     await duties.get_by_label(re.compile("^Content")).fill("Write down what was decided.")
     prompt = page.locator("#prompt")
     await expect(prompt.get_by_text("Write down what was decided.")).to_have_count(1)
+    # A field says what is wrong once a person paused, and no more once it is right; nothing was saved for it.
+    await page.locator("#section-limits > summary").click()
+    turns = page.locator("[name=max_turns]")
+    await turns.fill("many")
+    wrong = page.locator("#f-max_turns-notes .error")
+    await expect(wrong).to_be_visible()
+    await turns.fill("")
+    await expect(wrong).to_have_count(0)
     message = page.get_by_role("textbox", name="Message")
     await message.fill("What do you do?")
     await message.press("Control+Enter")
@@ -45,6 +54,7 @@ async def test_an_agent_is_configured_and_tried_on_one_page(page: Page, nova: Si
     await expect(answer.get_by_role("link", name="version 2")).to_be_visible()
     # All of that left the page and what was typed in its place.
     assert await page.evaluate("window.untouched") is True
+    await page.locator("#section-prompt > summary").click()
     await expect(title).to_have_value("Minutes")
     await page.get_by_role("button", name="Save as version 3").click()
     await expect(page.get_by_text("Version 3 is saved")).to_be_visible()
@@ -59,7 +69,7 @@ async def test_the_pages_of_an_agent_have_no_accessibility_faults(theme: str, pa
     faults: list[str] = []
     for path in _PATHS:
         await page.goto(f"{address}{path}")
-        await page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        await page.evaluate(UNFOLD)
         found = await Axe().run(page, options={"resultTypes": ["violations"]})
         faults += [
             f"{path}: {one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}"
@@ -74,5 +84,5 @@ async def test_the_pages_of_an_agent_fit_a_phone(page: Page, nova: Site) -> None
     await page.set_viewport_size({"width": 360, "height": 780})
     for path in _PATHS:
         await page.goto(f"{address}{path}")
-        await page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+        await page.evaluate(UNFOLD)
         assert await page.evaluate("document.documentElement.scrollWidth") <= 360, path

@@ -60,6 +60,7 @@ async def test_an_agent_is_made_by_the_form_and_talked_to(page: Page, nova: Site
     await page.get_by_role("link", name="New agent").first.click()
     await page.get_by_label(re.compile("^ID")).fill("florist")
     await page.locator("[name=name]").fill("Florist")
+    await page.locator("#section-prompt > summary").click()
     await page.locator("[name=identity]").fill("You know every flower.")
     await page.locator("#section-model-and-engine > summary").click()
     await page.locator("[name=engine]").fill("scripted")

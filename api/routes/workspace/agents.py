@@ -4,6 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.bootstrap.api import ApiServices
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
     MAX_VERSION,
@@ -13,13 +16,16 @@ from nova_workers.contracts.http.agents import (
     AgentRenameView,
     AgentRollback,
     AgentToolServersView,
+    AgentWarning,
 )
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
+from nova_workers.domain.agents.rules.lints import lint_spec, secrets_named
 from nova_workers.domain.agents.rules.service import PERSON
 from nova_workers.domain.agents.sql import records as ledger
 from nova_workers.domain.agents.sql.moves import threads_left
+from nova_workers.domain.secrets.sql import fetch_secrets
 
-from ...auth import AgentsCaller, AgentsReader
+from ...auth import AgentsCaller, AgentsReader, Caller
 from ...entity_tags import IfMatch, expected_version, tag
 from ...json_body import StrictRoute
 from ...openapi import problems
@@ -195,13 +201,37 @@ async def show_prompt(
 ) -> AgentPromptView:
     """Show the system prompt of an agent, or of a configuration that is not saved, with its size. Changes nothing."""
     services = state.services
-    spec = body.spec or (await services.agents.get(caller.tenant_id, agent_id)).spec
-    return await services.prompt_previews.preview(
+    if body.spec is None:
+        spec = (await services.agents.get(caller.tenant_id, agent_id)).spec
+    else:
+        spec = body.spec
+        await services.agents.check(caller.tenant_id, spec)
+    shown = await services.prompt_previews.preview(
         caller.tenant_id,
         agent_id,
         spec,
         channel=body.channel,
         may_read_workspace=caller.may("workspace"),
+    )
+    return shown.model_copy(update={"warnings": await _warnings(services, caller, spec)})
+
+
+async def _warnings(services: ApiServices, caller: Caller, spec: AgentSpec) -> list[AgentWarning]:
+    named = set[str]().union(*secrets_named(spec).values())
+    secrets = None
+    if named and caller.may("secrets"):
+        async with services.database.connection() as connection:
+            secrets = [row.name for row in await fetch_secrets(connection, caller.tenant_id, named)]
+    try:
+        models = await services.model_catalog.describe(caller.tenant_id, services.orchestration_configs)
+    except InvalidInput:
+        # The configuration of orchestrations has a page of its own, which says what is wrong with it.
+        models = []
+    return lint_spec(
+        spec,
+        default_engine=services.settings.default_engine,
+        models=models,
+        secrets=secrets,
     )
 
 

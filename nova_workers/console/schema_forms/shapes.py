@@ -37,10 +37,11 @@ class Unreadable(str):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A known value: its word, and what it is."""
+    """A known value: its word, what it is, and its parts: of a tool its inputs, each as name and description."""
 
     value: str
     note: str = ""
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

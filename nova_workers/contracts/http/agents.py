@@ -64,6 +64,14 @@ class AgentPromptTool(View):
     """Estimate for its name, description and schema."""
 
 
+class AgentWarning(View):
+    """What of a configuration is permitted, and unlikely to work with what the fleet has now."""
+
+    field: str
+    """Its path, such as ``model``."""
+    message: str
+
+
 class AgentPromptView(View):
     """A system prompt as a run in the foreground gets it, on a thread without a task.
 
@@ -79,6 +87,9 @@ class AgentPromptView(View):
     tools_tokens: int
     complete: bool
     """False: memories and descriptions of skills are left out, since the key lacks the scope `workspace`."""
+    warnings: list[AgentWarning] = Field(default_factory=list[AgentWarning])
+    """A model that no list has or whose provider cannot be used, a temperature that it does not take, and, for keys
+    with the scope `secrets`, a secret that is missing."""
 
 
 class ToolServerAwayView(View):

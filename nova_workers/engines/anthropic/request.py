@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nova_workers.base.anthropic_models import parse_model, takes_temperature
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.run_options import NamedTool, ToolChoice
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
-from nova_workers.engines.models import parse_model
 from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
@@ -27,8 +27,6 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 """Blocks that the provider refuses at the end of a message, and with a mark on them."""
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model chooses its amount of thinking; a budget is deprecated, and refused from 4.7."""
-_NO_TEMPERATURE_SINCE = (4, 7)
-"""The version from which on a request with a temperature is refused."""
 _LEAST_THINKING_TOKENS = 1024
 _ANSWER_TOKENS = 1024
 """Tokens reserved for the answer besides the thinking, since `max_tokens` covers both."""
@@ -72,7 +70,7 @@ def fixed_part(
         budget_tokens = max(options.thinking_budget_tokens, _LEAST_THINKING_TOKENS)
         request["thinking"] = _thinking(model, budget_tokens)
         request["max_tokens"] = max(request["max_tokens"], budget_tokens + _ANSWER_TOKENS)
-    elif options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
+    elif options.temperature is not None and takes_temperature(model):
         # The SDK has dropped the parameter. Some models still support it, but not together with thinking.
         request["extra_body"] = {"temperature": options.temperature}
     return request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -276,6 +277,19 @@ async def test_the_prompt_of_the_form_as_it_stands_is_shown_beside_it(
     assert (await stored(console))["version"] == 1
     broken = await browser.post("/agents/clerk", data=form | {"max_turns": ["many"]})
     assert "once the form can be saved" in prompt(broken.text)
+    assert 'class="error"' in broken.text.partition('id="f-max_turns-notes"')[2][:200]
+    # What only a save would refuse is shown as well, and what is permitted and unlikely to work.
+    refused = await browser.post("/agents/clerk", data=form | {"engine": ["steam"], "trust": ["sandbox"]})
+    assert "there is no engine &#39;steam&#39;" in refused.text
+    doubtful = await browser.post("/agents/clerk", data=form | {"engine": ["anthropic"], "model": ["claude-opsu-4-5"]})
+    assert "No list of this fleet has the model" in doubtful.text
+    assert (await stored(console))["version"] == 1
+
+
+async def test_the_form_shows_the_inputs_of_each_tool(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    tool = (await browser.get("/agents/clerk")).text.partition("<code>note_create</code>")[2].partition("</li>")[0]
+    assert re.search(r"<dt><code>title</code></dt><dd>string", tool)
 
 
 async def test_the_json_tab_saves_and_refuses_by_path(console: Console, browser: httpx2.AsyncClient) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 import pytest
 
@@ -118,7 +120,7 @@ async def test_a_trigger_is_made_fired_changed_and_deleted(browser: httpx2.Async
     assert "Europe/Berlin" in page
     assert "<strong>new</strong>" in page
     assert page.count('class="next"') == 10
-    assert '<a class="quiet" href="/agents/nova">Nova</a>' in page
+    assert re.search(r'<a class="quiet" href="/agents/nova"><span class="agent [^>]*>Nova</span></a>', page)
     assert "<dd>a person</dd>" in page
     await browser.post(f"{address}/fire")
     fired = (await browser.get(address)).text

@@ -1,6 +1,7 @@
 import pytest
 
-from nova_workers.engines.models import ALIASES, ModelName, known_models, newest_models, parse_model, resolve_model
+from nova_workers.base.anthropic_models import ModelName, parse_model
+from nova_workers.engines.models import ALIASES, known_models, newest_models, resolve_model
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,14 @@ from nova_workers.client.client import NovaClient
 from nova_workers.console.diffs import FieldDiff, field_diffs
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import id_given
-from nova_workers.console.pages.agents.fields import Choices, agent_shape, form_root, load_choices, sections_of
+from nova_workers.console.pages.agents.fields import (
+    Choices,
+    agent_shape,
+    form_root,
+    load_choices,
+    section_of,
+    sections_of,
+)
 from nova_workers.console.pages.agents.prompting import shown_prompt
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
@@ -54,6 +61,7 @@ class Draft:
     Attributes:
         version: The version that it began with; None for a new agent.
         errors: By path.
+        is_checked: Whether all that a save would refuse is shown, though nothing is saved.
     """
 
     value: Mapping[str, object]
@@ -62,6 +70,7 @@ class Draft:
     errors: Mapping[str, str] = field(default_factory=dict[str, str])
     problem: str | None = None
     clash: Clash | None = None
+    is_checked: bool = False
 
 
 async def show(request: Request) -> Response:
@@ -177,8 +186,9 @@ def _read_draft(form: Form, choices: Choices) -> Draft:
         cast(Mapping[str, object], reading.value),
         _number(form.given("@version")),
         form.value("@id"),
-        {} if action else reading.errors,
+        {} if action and action != SHOW_PROMPT else reading.errors,
         problem,
+        is_checked=action == SHOW_PROMPT,
     )
 
 
@@ -189,7 +199,8 @@ def _refused(draft: Draft, error: Rejected) -> Draft:
 
 async def _form_page(request: Request, agent: AgentView | None, choices: Choices, draft: Draft) -> Response:
     root = form_root(choices, draft.value)
-    errors, rest = split_errors(root, draft.errors)
+    prompt = await shown_prompt(client_of(request), agent.id if agent else draft.new_id, draft.value)
+    errors, rest = split_errors(root, {**(prompt.errors if draft.is_checked else {}), **draft.errors})
     status = 409 if draft.clash else 422 if draft.problem else 200
     return render(
         request,
@@ -200,7 +211,8 @@ async def _form_page(request: Request, agent: AgentView | None, choices: Choices
         sections=sections_of(root, errors),
         errors=errors,
         rest=rest,
-        prompt=await shown_prompt(client_of(request), agent.id if agent else draft.new_id, draft.value),
+        prompt=prompt,
+        warnings=[(section_of(warning.field), warning) for warning in prompt.warnings],
         away=(await client_of(request).agents.tool_servers(agent.id)).away if agent else [],
     )
 

@@ -31,7 +31,6 @@ _SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Threads", ("retention",)),
 )
 _REST = "Further"
-_OPEN = frozenset({"Basics", "Prompt", "Capabilities"})
 _MODELS = ("haiku", "sonnet", "opus")
 """The aliases that every fleet has."""
 _PAGE = 200
@@ -57,22 +56,19 @@ class Section:
     Attributes:
         set_fields: How many of them differ from their defaults.
         wrong: How many have errors.
+        is_open: Whether it is unfolded at first: one section is, the first, or the first with an error.
     """
 
     title: str
     nodes: tuple[Node, ...]
     set_fields: int
     wrong: int
+    is_open: bool = False
 
     @property
     def id(self) -> str:
         """The element's id."""
-        return f"section-{self.title.lower().replace(' ', '-')}"
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is unfolded at first."""
-        return self.title in _OPEN or bool(self.wrong)
+        return _section_id(self.title)
 
 
 async def load_choices(client: NovaClient) -> Choices:
@@ -104,12 +100,24 @@ def sections_of(root: Node, errors: Mapping[str, str]) -> list[Section]:
     """Return a configuration's fields by subject."""
     named = {name for _, names in _SECTIONS for name in names}
     further = tuple(name for name in root.shape.fields if name not in named)
-    return [_section(root, title, names, errors) for title, names in (*_SECTIONS, (_REST, further)) if names]
+    sections = [_section(root, title, names, errors) for title, names in (*_SECTIONS, (_REST, further)) if names]
+    shown = next((at for at, section in enumerate(sections) if section.wrong), 0)
+    return [replace(section, is_open=at == shown) for at, section in enumerate(sections)]
+
+
+def section_of(path: str) -> str:
+    """Return the id of the section that has a field, by the field's path."""
+    name = path.partition(".")[0]
+    return _section_id(next((title for title, names in _SECTIONS if name in names), _REST))
 
 
 def form_root(choices: Choices, value: Mapping[str, object]) -> Node:
     """Return the fields of a configuration, with its values."""
     return make_node(agent_shape(choices, value), value)
+
+
+def _section_id(title: str) -> str:
+    return f"section-{title.lower().replace(' ', '-')}"
 
 
 def _section(root: Node, title: str, names: Iterable[str], errors: Mapping[str, str]) -> Section:
@@ -138,7 +146,10 @@ def _grant_shape(shape: Shape, capability: JsonObject | None) -> Shape:
     fields = dict(item.fields)
     tools = cast(list[JsonObject], capability["tools"])
     if tools:
-        options = [Option(str(tool["name"]), str(tool["description"])) for tool in tools]
+        options = [
+            Option(str(tool["name"]), str(tool["description"]), inputs_of(cast(JsonObject, tool["input_schema"])))
+            for tool in tools
+        ]
         fields["tools"] = replace(fields["tools"].with_options(options), label="Tools", hint="")
     config: dict[str, Any] = capability["config_schema"]
     if config.get("properties"):
@@ -146,6 +157,23 @@ def _grant_shape(shape: Shape, capability: JsonObject | None) -> Shape:
     else:
         del fields["config"]
     return replace(item, label=str(capability["name"]), hint=str(capability["description"]), fields=fields)
+
+
+def inputs_of(schema: JsonObject) -> tuple[tuple[str, str], ...]:
+    """Return the inputs of a tool: the name of each, and its type and description in words."""
+    properties = cast(dict[str, JsonObject], schema.get("properties") or {})
+    required = cast(list[str], schema.get("required") or [])
+    return tuple((name, _in_words(each, is_required=name in required)) for name, each in properties.items())
+
+
+def _in_words(schema: JsonObject, *, is_required: bool) -> str:
+    kinds = [schema, *cast(list[JsonObject], schema.get("anyOf") or [])]
+    words = [str(kind["type"]) for kind in kinds if kind.get("type") not in (None, "null")]
+    if "enum" in schema:
+        words = [" | ".join(map(str, cast(list[object], schema["enum"])))]
+    kind = " or ".join(words) or "any value"
+    about = str(schema.get("description") or "")
+    return f"{kind}{'' if is_required else ', optional'}{'. ' + about if about else ''}"
 
 
 def _native_options() -> list[Option]:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nova_workers.base.errors import Rejected
 from nova_workers.client.client import NovaClient
-from nova_workers.console.forms import build
+from nova_workers.console.forms import Form, build
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
-from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView
+from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentWarning
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 
@@ -31,10 +31,16 @@ class PromptPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompt:
-    """The prompt of a form; without a `view`, the problem that keeps it from being made."""
+    """The prompt of a form; without a `view`, the problem that keeps it from being made, and what is wrong by field."""
 
     view: AgentPromptView | None
     problem: str | None = None
+    errors: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def warnings(self) -> list[AgentWarning]:
+        """What is permitted, and unlikely to work."""
+        return [] if self.view is None else self.view.warnings
 
     @property
     def parts(self) -> list[PromptPart]:
@@ -53,4 +59,4 @@ async def shown_prompt(client: NovaClient, agent_id: str, value: Mapping[str, ob
         spec = build(AgentReplace, value)
         return ShownPrompt(await client.agents.prompt(named, AgentPromptRequest(spec=spec)))
     except Rejected as error:
-        return ShownPrompt(None, error.message)
+        return ShownPrompt(None, error.message, Form().refused(error).errors)

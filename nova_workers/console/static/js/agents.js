@@ -47,6 +47,7 @@ document.addEventListener("click", async (event) => {
 
 document.addEventListener("input", (event) => {
   const form = event.target.form;
+  event.target.dataset.typed = "yes";
   if (form?.matches("[data-guard]")) onChange(form);
 });
 
@@ -76,8 +77,31 @@ async function showPrompt() {
   const body = new URLSearchParams(new FormData(form));
   body.set("do", "prompt");
   const page = await send(form, undefined, body);
-  const next = page?.getElementById("prompt");
-  if (next) morph(document.getElementById("prompt"), next);
+  for (const id of ["prompt", "warnings"]) {
+    const next = page?.getElementById(id);
+    if (next) morph(document.getElementById(id), next);
+  }
+  const next = page?.getElementById("agent-form");
+  if (next) showProblems(form, next);
+}
+
+// A field shows what is wrong with it once a person typed in it and paused; it shows no more once that is right.
+function showProblems(form, next) {
+  for (const control of form.querySelectorAll("[data-typed], [aria-invalid]")) {
+    const checked = control.id && next.querySelector(`#${CSS.escape(control.id)}`);
+    const field = control.closest(".field");
+    if (!checked || !field) continue;
+    field.classList.toggle("wrong", checked.closest(".field").classList.contains("wrong"));
+    for (const name of ["aria-invalid", "aria-describedby"]) {
+      if (checked.hasAttribute(name)) control.setAttribute(name, checked.getAttribute(name));
+      else control.removeAttribute(name);
+    }
+    const notes = document.getElementById(`${control.id}-notes`);
+    const now = next.querySelector(`#${CSS.escape(control.id)}-notes`);
+    if (now && notes) notes.replaceWith(now);
+    else if (now) field.append(now);
+    else notes?.remove();
+  }
 }
 
 function onChange(form) {

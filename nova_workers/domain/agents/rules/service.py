@@ -326,6 +326,15 @@ class Agents:
         async with self._database.connection() as connection:
             return await ledger.list_agents(connection, tenant_id, after=after, limit=limit)
 
+    async def check(self, tenant_id: str, spec: AgentSpec) -> None:
+        """Check a configuration as a save does, beside the rights of its author.
+
+        Raises:
+            InvalidInput: A value is invalid; names the field.
+        """
+        async with self._database.connection() as connection:
+            await self._check(connection, tenant_id, spec)
+
     async def _check(
         self,
         connection: Connection,

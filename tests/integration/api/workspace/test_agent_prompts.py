@@ -89,3 +89,12 @@ async def test_without_the_scope_of_the_workspace_its_content_is_left_out(api: A
     assert "Oslo" not in shown["text"]
     assert "Greets people" not in shown["text"]
     assert shown["complete"] is False
+
+
+async def test_a_preview_refuses_what_a_save_refuses_and_warns_of_what_is_unlikely_to_work(api: Api) -> None:
+    await clerk(api)
+    refused = await api.http.post("/v1/agents/clerk/prompt", json={"spec": {**SPEC, "engine": "steam"}})
+    assert [error["field"] for error in refused.json()["errors"]] == ["engine"]
+    shown = await prompt(api, spec={**SPEC, "engine": "anthropic", "model": "claude-nothing"})
+    assert [warning["field"] for warning in shown["warnings"]] == ["model"]
+    assert (await prompt(api))["warnings"] == []
