@@ -14,6 +14,7 @@
     │   │   ├── ThreadBusy          on_busy = reject and a run is active
     │   │   ├── IdempotencyMismatch the same key came with another body
     │   │   ├── VersionMismatch     it was changed since the version that the caller names
+    │   │   ├── TenantChoice        a person who signs in has roles in several tenants
     │   │   ├── IllegalTransition   the run is past the state that the request needs
     │   │   └── OrchestrationError  an orchestration cannot do what an agent or a caller asks
     │   │       ├── AgentSpawnError         an agent cannot be spawned or restarted
@@ -139,6 +140,12 @@ class IdempotencyMismatch(Conflict):
     """An Idempotency-Key came again within its life with another body."""
 
     code = "idempotency_mismatch"
+
+
+class TenantChoice(Conflict):
+    """A person who signs in has roles in several tenants. ``fields['tenants']`` has id, name and role of each."""
+
+    code = "tenant_choice"
 
 
 class VersionMismatch(Conflict):

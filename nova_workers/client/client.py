@@ -168,15 +168,18 @@ class NovaClient:
         """
         return await self._transport.fetch(SingleSignOnView, "GET", "/sso")
 
-    async def sign_in_person(self, id_token: str, *, nonce: str | None, idle_s: int) -> PersonSignIn:
+    async def sign_in_person(
+        self, id_token: str, *, nonce: str | None, idle_s: int, tenant_id: str | None = None
+    ) -> PersonSignIn:
         """Begin a session of a person by an ID token of the fleet's single sign-on. The client needs no key for it.
 
         Raises:
             Unauthenticated: The token is not valid.
-            Forbidden: The person has no role here.
+            Forbidden: The person has no role here, or none in that tenant.
+            TenantChoice: The person has roles in several tenants, which the error names, and `tenant_id` is None.
             NotFound: The fleet has no single sign-on.
         """
-        body = PersonSignInCreate(id_token=id_token, nonce=nonce, idle_s=idle_s)
+        body = PersonSignInCreate(id_token=id_token, nonce=nonce, idle_s=idle_s, tenant_id=tenant_id)
         return await self._transport.fetch(PersonSignIn, "POST", "/sso/sign-ins", body=body)
 
     async def sign_out(self, session_id: str) -> None:

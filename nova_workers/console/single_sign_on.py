@@ -10,7 +10,7 @@ import base64
 import hmac
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -41,6 +41,7 @@ class Attempt:
     nonce: str
     verifier: str
     back: str
+    tenant_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Answer:
     id_token: str
     nonce: str
     back: str
+    tenant_id: str | None
 
 
 class SingleSignOn:
@@ -66,17 +68,18 @@ class SingleSignOn:
         self._sessions = sessions
         self._provider = OidcProvider(settings.issuer or "")
 
-    async def begin(self, origin: str, back: str) -> tuple[str, str]:
+    async def begin(self, origin: str, back: str, tenant_id: str | None) -> tuple[str, str]:
         """Return the provider's address for a browser, and the value of the attempt's cookie.
 
         Args:
             origin: Scheme and host of the console in the browser.
             back: The page to show afterwards.
+            tenant_id: The tenant that the person chose, if it has roles in several.
 
         Raises:
             Unavailable: The provider does not answer.
         """
-        attempt = Attempt(state=_random(), nonce=_random(), verifier=_random(), back=back)
+        attempt = Attempt(state=_random(), nonce=_random(), verifier=_random(), back=back, tenant_id=tenant_id)
         metadata = await self._provider.metadata()
         challenge = base64.urlsafe_b64encode(sha256(attempt.verifier.encode()).digest()).rstrip(b"=").decode()
         query = urlencode(
@@ -92,7 +95,7 @@ class SingleSignOn:
             }
         )
         separator = "&" if urlsplit(metadata.authorization_endpoint).query else "?"
-        document = orjson.dumps([attempt.state, attempt.nonce, attempt.verifier, attempt.back]).decode()
+        document = orjson.dumps(astuple(attempt)).decode()
         return f"{metadata.authorization_endpoint}{separator}{query}", self._sessions.seal_text(document)
 
     async def finish(self, origin: str, query: Mapping[str, str], cookie: str | None) -> Answer:
@@ -112,7 +115,8 @@ class SingleSignOn:
         if "code" not in query:
             why = query.get("error_description") or query.get("error") or "it gave no code"
             raise Unauthenticated(f"The provider refused: {_shown(why)}.")
-        return Answer(await self._redeem(origin, query["code"], attempt), attempt.nonce, attempt.back)
+        token = await self._redeem(origin, query["code"], attempt)
+        return Answer(token, attempt.nonce, attempt.back, attempt.tenant_id)
 
     async def _redeem(self, origin: str, code: str, attempt: Attempt) -> str:
         metadata = await self._provider.metadata()

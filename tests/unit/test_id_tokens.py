@@ -20,7 +20,7 @@ from nova_workers.base.config import OidcSettings, RoleGrant
 from nova_workers.base.errors import Unauthenticated, Unavailable
 from nova_workers.base.oidc import OidcProvider
 from nova_workers.domain.keys.rules.id_tokens import IdTokens, ProviderKeys
-from nova_workers.domain.keys.rules.people import Identity, role_of
+from nova_workers.domain.keys.rules.people import Identity, roles_of
 from tests.support.servers.asgi import serving
 
 NONCE = "nonce-of-this-request"
@@ -201,17 +201,17 @@ def _person(**changes: Any) -> Identity:
     return Identity(**given | changes)
 
 
-def test_the_first_rule_gives_the_tenant_and_its_highest_role() -> None:
+def test_the_rules_give_the_highest_role_in_each_tenant() -> None:
     grants = (
         RoleGrant(role="viewer", tenant="one", groups=("staff",)),
         RoleGrant(role="admin", tenant="two", emails=("ann@example.org",)),
         RoleGrant(role="builder", tenant="one", groups=("ops",)),
         RoleGrant(role="operator", tenant="one", subjects=("ann",)),
     )
-    assert role_of(_person(), grants) == ("one", "builder")
-    assert role_of(_person(groups=frozenset()), grants) == ("two", "admin")
-    assert role_of(_person(groups=frozenset(), email=None), grants) == ("one", "operator")
-    assert role_of(_person(groups=frozenset({"others"}), email=None, subject="bob"), grants) is None
+    assert list(roles_of(_person(), grants).items()) == [("one", "builder"), ("two", "admin")]
+    assert roles_of(_person(groups=frozenset()), grants) == {"two": "admin", "one": "operator"}
+    assert roles_of(_person(groups=frozenset(), email=None), grants) == {"one": "operator"}
+    assert roles_of(_person(groups=frozenset({"others"}), email=None, subject="bob"), grants) == {}
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_the_first_rule_gives_the_tenant_and_its_highest_role() -> None:
 )
 def test_a_domain_is_that_of_a_verified_address(email: str | None, is_verified: bool, fits: bool) -> None:
     grant = RoleGrant(role="viewer", emails=("@example.org",))
-    given = role_of(_person(email=email, is_verified=is_verified), (grant,))
-    assert given == (("ten_default", "viewer") if fits else None)
+    given = roles_of(_person(email=email, is_verified=is_verified), (grant,))
+    assert given == ({"ten_default": "viewer"} if fits else {})
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,12 @@ async def get_single_sign_on(state: State) -> SingleSignOnView:
     return state.services.people.provider()
 
 
-@router.post("/sso/sign-ins", responses=problems(401, 403, 404, 503, body=True))
+@router.post("/sso/sign-ins", responses=problems(401, 403, 404, 409, 503, body=True))
 async def sign_in_person(body: PersonSignInCreate, request: Request, state: State) -> PersonSignIn:
     """Begin a session of a person by an ID token of the fleet's provider of single sign-on. It needs no key.
 
-    The person's tenant and role follow from the operator's rules. The session's key is in this answer only.
+    The person's tenants and roles follow from the operator's rules. With several tenants `tenant_id` says which one; a
+    409 names them. The session's key is in this answer only.
     """
     return await state.services.people.sign_in(body, address=client_address(request.scope))
 

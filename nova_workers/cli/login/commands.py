@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from nova_workers.base.config import load_settings
-from nova_workers.base.errors import ConfigurationError, NotFound, Unauthenticated, Unavailable
+from nova_workers.base.errors import (
+    ConfigurationError,
+    InvalidInput,
+    NotFound,
+    TenantChoice,
+    Unauthenticated,
+    Unavailable,
+)
 from nova_workers.base.oidc import OidcProvider
 from nova_workers.cli.command import ApiUrlOption
 from nova_workers.cli.login.device_flow import DeviceCode, DeviceFlow, Sleep
 from nova_workers.cli.stored_sessions import StoredSession, forget_session, read_session, write_session
 from nova_workers.cli.target import client_for, find_target
-from nova_workers.cli.terminal.output import Facts, JsonOption, Output, stamp
+from nova_workers.cli.terminal.output import Facts, JsonOption, Output, printable, stamp
 from nova_workers.client.client import NovaClient
-from nova_workers.contracts.http.keys import KeyIdentity, PersonSignIn, SingleSignOnView
+from nova_workers.contracts.http.keys import KeyIdentity, PersonSignIn, SingleSignOnView, TenantRole, tenants_of
 
 app = typer.Typer(help="Sign in to a fleet as a person.")
 
 _IDLE_S = 43_200
 
 
+TenantOption = Annotated[
+    str | None, typer.Option(metavar="ID", help="The tenant of the session, if you have roles in several.")
+]
+
+Choose = Callable[[Sequence[TenantRole]], str]
+
+
 @app.command("login")
-def login(json_mode: JsonOption = False, api_url: ApiUrlOption = None) -> None:
+def login(tenant: TenantOption = None, json_mode: JsonOption = False, api_url: ApiUrlOption = None) -> None:
     """Sign in at the fleet's provider of single sign-on. Commands without a key then act as you.
 
     The provider's page is opened in any browser, also on another machine.
     """
     url = find_target(load_settings(), api_url=api_url, api_key=None, with_session=False).url
-    asyncio.run(sign_in(url, Output(json_mode=json_mode)))
+    out = Output(json_mode=json_mode)
+    choose = _ask if sys.stdin.isatty() and not json_mode else None
+    asyncio.run(sign_in(url, out, tenant_id=tenant, choose=choose))
 
 
 @app.command("logout")
@@ -41,21 +59,35 @@ def logout(json_mode: JsonOption = False, api_url: ApiUrlOption = None) -> None:
     asyncio.run(sign_out(url, Output(json_mode=json_mode)))
 
 
-async def sign_in(url: str, out: Output, *, sleep: Sleep = asyncio.sleep) -> None:
+async def sign_in(
+    url: str,
+    out: Output,
+    *,
+    tenant_id: str | None = None,
+    choose: Choose | None = None,
+    sleep: Sleep = asyncio.sleep,
+) -> None:
     """Sign a person in at an API, and store the session.
 
     Args:
+        tenant_id: The tenant of the session; None for a person who has roles in one only, or chooses.
+        choose: Asks a person for one of several tenants; None where there is no one to ask.
         sleep: Waits between two questions to the provider.
 
     Raises:
         ConfigurationError: The fleet or its provider has no sign-in for command lines.
         Unauthenticated: The code was not confirmed in time.
-        Forbidden: The person refused, or has no role at the fleet.
+        Forbidden: The person refused, or has no role at the fleet, or none in the tenant.
+        InvalidInput: The person has roles in several tenants, and `tenant_id` names none.
         Unavailable: The API or the provider does not answer.
     """
     async with NovaClient(url, None) as client:
         token = await _id_token(await _provider(client), out, sleep)
-        who = await client.sign_in_person(token, nonce=None, idle_s=_IDLE_S)
+        try:
+            who = await client.sign_in_person(token, nonce=None, idle_s=_IDLE_S, tenant_id=tenant_id)
+        except TenantChoice as error:
+            chosen = _chosen(tenants_of(error), choose)
+            who = await client.sign_in_person(token, nonce=None, idle_s=_IDLE_S, tenant_id=chosen)
         await _keep(client, url, who)
     # The answer without the key, which is in the file alone.
     out.record(KeyIdentity(**who.model_dump(exclude={"key", "session_id"})), _facts)
@@ -100,6 +132,22 @@ async def _id_token(provider: SingleSignOnView, out: Output, sleep: Sleep) -> st
     except asyncio.CancelledError:
         out.note(f"Interrupted: no session was begun, and the code {code.user_code} ends by itself.")
         raise
+
+
+def _chosen(tenants: Sequence[TenantRole], choose: Choose | None) -> str:
+    """Return the id of the tenant that the person chooses."""
+    if choose is None:
+        named = ", ".join(f"{tenant.tenant_id} ({tenant.name}, {tenant.role})" for tenant in tenants)
+        raise InvalidInput(f"You have roles in several tenants: give --tenant with one of {named}.", field="tenant")
+    return choose(tenants)
+
+
+def _ask(tenants: Sequence[TenantRole]) -> str:
+    for number, tenant in enumerate(tenants, 1):
+        typer.echo(f"{number}. {printable(tenant.name)} ({tenant.tenant_id}, {tenant.role})", err=True)
+    while not 1 <= (number := typer.prompt("Number of the tenant", type=int, err=True)) <= len(tenants):
+        pass
+    return tenants[number - 1].tenant_id
 
 
 def _show(code: DeviceCode, provider: SingleSignOnView, out: Output) -> None:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from nova_workers.base.errors import Forbidden, NotFound, TooManyRequests, Unauthenticated, Unavailable
+from nova_workers.base.errors import Forbidden, NotFound, TenantChoice, TooManyRequests, Unauthenticated, Unavailable
 from nova_workers.base.http_server.addresses import address_group, client_address
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.guard import SESSION_COOKIE, is_own_path
@@ -17,7 +17,7 @@ from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, rend
 from nova_workers.console.sessions import Session
 from nova_workers.console.single_sign_on import ATTEMPT_COOKIE, ATTEMPT_S, CALLBACK, SingleSignOn
 from nova_workers.console.state import client_of, client_with, client_without_key, session_of, state_of
-from nova_workers.contracts.http.keys import SignIn
+from nova_workers.contracts.http.keys import SignIn, tenants_of
 
 _YEAR_S = 31_536_000
 _MAX_SIGN_IN_BYTES = 16 * 1024
@@ -68,7 +68,9 @@ async def begin_single_sign_on(request: Request) -> Response:
     """Send the browser to the provider, with a cookie that its answer is compared with."""
     single_sign_on = _provider(request)
     try:
-        address, attempt = await single_sign_on.begin(_origin(request), _back(request.query_params.get("next")))
+        address, attempt = await single_sign_on.begin(
+            _origin(request), _back(request.query_params.get("next")), request.query_params.get("tenant") or None
+        )
     except Unavailable as error:
         return _page(request, Form(problem=str(error)), "/", status=503)
     response = RedirectResponse(address, status_code=303)
@@ -88,21 +90,29 @@ async def begin_single_sign_on(request: Request) -> Response:
 async def finish_single_sign_on(request: Request) -> Response:
     """Start a session with what the provider sent the browser back with."""
     single_sign_on, state = _provider(request), state_of(request)
-    cookie = request.cookies.get(ATTEMPT_COOKIE)
+    cookie, back = request.cookies.get(ATTEMPT_COOKIE), "/"
     try:
         with state.sign_ins.trying(_group(request)):
             answer = await single_sign_on.finish(_origin(request), request.query_params, cookie)
+            back = _back(answer.back)
             who = await client_without_key(request).sign_in_person(
-                answer.id_token, nonce=answer.nonce, idle_s=int(state.settings.idle_s)
+                answer.id_token,
+                nonce=answer.nonce,
+                idle_s=int(state.settings.idle_s),
+                tenant_id=answer.tenant_id,
             )
     except TooManyRequests as error:
         return _refused_for_now(request, error)
+    except TenantChoice as error:
+        # Each choice begins at the provider again, which knows the person by now: no token waits for it here.
+        tenants = tenants_of(error)
+        response = render(request, "choose_tenant.html", tenants=tenants, back=back, provider=single_sign_on.name)
     except (Unauthenticated, Forbidden) as error:
         response = _page(request, Form(problem=error.message), "/", status=403)
     except Unavailable as error:
         return _page(request, Form(problem=str(error)), "/", status=503)
     else:
-        response = _with_session(request, who.key, who, _back(answer.back))
+        response = _with_session(request, who.key, who, back)
     response.delete_cookie(ATTEMPT_COOKIE, path="/login", httponly=True, samesite="lax")
     return response
 

@@ -4,8 +4,9 @@ from datetime import datetime
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, model_validator
 
+from nova_workers.base.errors import TenantChoice
 from nova_workers.base.vocabulary import AccessRole
 from nova_workers.contracts.bodies import Body, Moment, Name, View
 from nova_workers.contracts.http.scopes import ROLES, Scope
@@ -139,6 +140,16 @@ class PersonSignInCreate(SignInCreate):
     id_token: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
     nonce: Annotated[str, StringConstraints(min_length=16, max_length=200)] | None = None
     """The nonce of the request that the token answers; null where it had none."""
+    tenant_id: Annotated[str, StringConstraints(min_length=1, max_length=80)] | None = None
+    """The tenant of the session, for a person with roles in several; null where there is no choice."""
+
+
+class TenantRole(View):
+    """A tenant in which a person may begin a session, and the role that it would have."""
+
+    tenant_id: str
+    name: str
+    role: AccessRole
 
 
 class PersonSignIn(SignIn):
@@ -163,3 +174,8 @@ class SignInView(View):
     idle_s: int
     address: str | None
     """Where the key was last used from."""
+
+
+def tenants_of(error: TenantChoice) -> tuple[TenantRole, ...]:
+    """Return the tenants that a person can choose from, as the API's refusal names them."""
+    return TypeAdapter(tuple[TenantRole, ...]).validate_python(error.fields.get("tenants", ()))

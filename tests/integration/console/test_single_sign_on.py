@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.skipif(why_no_oidc_server() is not None, reason=why_no_
 
 _PEOPLE = {
     "ann": {"name": "Ann", "email": "ann@example.org", "email_verified": True, "groups": ["nova-admins"]},
+    "two": {"name": "Two", "email": "two@example.com", "email_verified": True, "groups": ["both"]},
     "vic": {"name": "Vic", "email": "vic@example.org", "email_verified": True},
     "eve": {"name": "Eve", "email": "eve@example.org", "email_verified": False},
 }
@@ -37,6 +40,7 @@ class Stage:
 
     url: str
     api: Api
+    other: Tenant
 
     @asynccontextmanager
     async def browser(self) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -68,8 +72,10 @@ def issuer(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.fixture
-async def stage(serve: Serve, settings: Settings, own_tenant: Tenant, issuer: str, port: int) -> AsyncGenerator[Stage]:
-    """The console, whose API gives roles in the tenant of the test."""
+async def stage(
+    serve: Serve, settings: Settings, own_tenant: Tenant, own_other_tenant: Tenant, issuer: str, port: int
+) -> AsyncGenerator[Stage]:
+    """The console, whose API gives roles in the tenant of the test, and to one person in another one too."""
     oidc = OidcSettings(
         issuer=issuer,
         client_id=CLIENT_ID,
@@ -79,12 +85,15 @@ async def stage(serve: Serve, settings: Settings, own_tenant: Tenant, issuer: st
         grants=(
             RoleGrant(role="admin", tenant=own_tenant.id, groups=("nova-admins",)),
             RoleGrant(role="viewer", tenant=own_tenant.id, emails=("@example.org",)),
+            RoleGrant(role="viewer", tenant=own_tenant.id, groups=("both",)),
+            RoleGrant(role="builder", tenant=own_other_tenant.id, groups=("both",)),
+            RoleGrant(role="admin", tenant="ten_gone", groups=("both",)),
         ),
     )
     own = settings.model_copy(update={"oidc": oidc})
     api = await serve(own)
     async with serving(build_console(own, api_url=api.url), port=port, patient=True, http=GuardedProtocol) as url:
-        yield Stage(url, api)
+        yield Stage(url, api, own_other_tenant)
 
 
 @proves("security.keys")
@@ -136,6 +145,28 @@ async def test_a_person_without_a_role_or_with_an_unverified_address_is_refused(
         assert answer.status_code == 403
         assert "has no role here" in answer.text
         assert (await eve.get("/runs")).headers["location"].startswith("/login")
+
+
+@proves("security.keys")
+async def test_a_person_with_roles_in_several_tenants_chooses_the_one_of_the_session(stage: Stage) -> None:
+    async with stage.browser() as two:
+        answer = await stage.sign_in(two, "two", "/agents/nova")
+        assert (answer.status_code, (await two.get("/runs")).status_code) == (200, 303)
+        links = [unescape(link) for link in re.findall(r'href="(/login/sso[^"]+)"', answer.text)]
+        assert ["viewer" in answer.text, "builder" in answer.text, "ten_gone" in answer.text] == [True, True, False]
+        [link] = [link for link in links if stage.other.id in link]
+        begun = await two.get(link)
+        chosen = await two.get(await sign_in_at(begun.headers["location"], "two"))
+        assert (chosen.status_code, chosen.headers["location"]) == (303, "/agents/nova")
+        async with stage.api.client(stage.other.key) as client:
+            [session] = (await client.get("/v1/sign-ins")).json()["items"]
+        assert (session["name"], session["role"]) == ("two@example.com", "builder")
+        assert (await stage.api.http.get("/v1/sign-ins")).json()["items"] == []
+        # Of a tenant in which no rule gives a role, also by a changed address.
+        begun = await two.get("/login/sso", params={"tenant": "ten_default"})
+        refused = await two.get(await sign_in_at(begun.headers["location"], "two"))
+        assert refused.status_code == 403
+        assert "gives you a role in the tenant" in refused.text
 
 
 @proves("security.keys")

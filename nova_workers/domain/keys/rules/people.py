@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol, get_args
@@ -12,9 +12,9 @@ import structlog
 from nova_workers.base.clock import Clock
 from nova_workers.base.config import OidcSettings, RoleGrant
 from nova_workers.base.deferred import Deferred
-from nova_workers.base.errors import Forbidden, NotFound, missing
+from nova_workers.base.errors import Forbidden, NotFound, TenantChoice, missing
 from nova_workers.base.vocabulary import AccessRole
-from nova_workers.contracts.http.keys import PersonSignIn, PersonSignInCreate, SingleSignOnView
+from nova_workers.contracts.http.keys import PersonSignIn, PersonSignInCreate, SingleSignOnView, TenantRole
 from nova_workers.contracts.http.scopes import ROLES
 from nova_workers.domain.audit.sql.listing import record_act
 from nova_workers.domain.keys.sql import people as ledger
@@ -22,7 +22,7 @@ from nova_workers.domain.keys.sql.keys import create_key, identify_key
 from nova_workers.domain.keys.sql.sign_ins import begin_sign_in
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.visibility import see_tenant
+from nova_workers.ledger.visibility import all_tenants, see_tenant
 
 _BY_RANK: Final[tuple[AccessRole, ...]] = get_args(AccessRole)
 
@@ -65,13 +65,13 @@ class IdTokenVerifier(Protocol):
         ...
 
 
-def role_of(identity: Identity, grants: Sequence[RoleGrant]) -> tuple[str, AccessRole] | None:
-    """Return a person's tenant, which is that of the first rule that fits, and the highest role there; None without."""
+def roles_of(identity: Identity, grants: Sequence[RoleGrant]) -> dict[str, AccessRole]:
+    """Return a person's highest role in each tenant in which a rule gives one, in the order of the rules."""
     fitting = [grant for grant in grants if _fits(identity, grant)]
-    if not fitting:
-        return None
-    tenant_id = fitting[0].tenant
-    return tenant_id, _highest(grant.role for grant in fitting if grant.tenant == tenant_id)
+    return {
+        tenant_id: _highest(grant.role for grant in fitting if grant.tenant == tenant_id)
+        for tenant_id in dict.fromkeys(grant.tenant for grant in fitting)
+    }
 
 
 class People:
@@ -104,14 +104,15 @@ class People:
         Raises:
             NotFound: The fleet has no single sign-on.
             Unauthenticated: The token is not valid.
-            Forbidden: No rule gives the person a role, or the tenant of it does not exist.
+            Forbidden: No rule gives the person a role, or none in the tenant that it chose, or that does not exist.
+            TenantChoice: The person has roles in several tenants, and chose none.
             Unavailable: The provider's keys cannot be read.
         """
         if self._settings.issuer is None:
             raise _no_single_sign_on()
         identity = await (await self._verifier.get()).verify(body.id_token, body.nonce)
-        given = role_of(identity, self._settings.grants)
-        if given is None:
+        roles = roles_of(identity, self._settings.grants)
+        if not roles:
             _log.warning("oidc.person_without_role", subject=identity.subject, email=identity.email)
             raise Forbidden(
                 f"{identity.shown!r} has no role here. An operator gives one with NOVA_OIDC__GRANTS, by a group, an "
@@ -119,7 +120,8 @@ class People:
                 f"{identity.subject!r}.",
                 subject=identity.subject,
             )
-        tenant_id, role = given
+        tenant_id = await self._tenant(roles, body.tenant_id)
+        role = roles[tenant_id]
         see_tenant(tenant_id)
         # Without an actor: what the person does is recorded below, once its id is known.
         async with self._database.connection() as connection:
@@ -136,6 +138,28 @@ class People:
             raise Forbidden(f"The tenant {tenant_id!r} of your role does not exist.", tenant_id=tenant_id)
         with acting_as(Actor("person", person_id, tenant_id, name=identity.shown, address=address)):
             return await self._begin(identity, tenant_id, role, person_id, idle_s=body.idle_s)
+
+    async def _tenant(self, roles: Mapping[str, AccessRole], chosen: str | None) -> str:
+        """Return the tenant of a session: the one that the person chose, else the only one."""
+        if chosen is not None:
+            if chosen not in roles:
+                raise Forbidden(f"No rule gives you a role in the tenant {chosen!r}.", tenant_id=chosen)
+            return chosen
+        with all_tenants():
+            async with self._database.connection() as connection:
+                names = await ledger.find_tenants(connection, roles)
+        choices = [
+            TenantRole(tenant_id=tenant_id, name=names[tenant_id], role=role)
+            for tenant_id, role in roles.items()
+            if tenant_id in names
+        ]
+        if len(choices) > 1:
+            raise TenantChoice(
+                "You have roles in several tenants, and a session belongs to one: choose it with tenant_id.",
+                tenants=[choice.model_dump() for choice in choices],
+            )
+        # Without any, the refusal names the tenant of the first rule.
+        return choices[0].tenant_id if choices else next(iter(roles))
 
     async def _begin(
         self, identity: Identity, tenant_id: str, role: AccessRole, person_id: str, *, idle_s: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
@@ -15,6 +17,8 @@ ON CONFLICT (tenant_id, issuer, subject) DO UPDATE
 RETURNING p.id
 """
 
+_TENANTS = "SELECT id, name FROM tenants WHERE id = ANY(:tenant_ids) AND ending_at IS NULL"
+
 # Keys of people serve one session each, so they go with it; a refused one may still be in use for seconds.
 _DELETE_ENDED = """
 DELETE FROM api_keys
@@ -22,6 +26,12 @@ DELETE FROM api_keys
 """
 
 _DELETE_KEY = "DELETE FROM api_keys WHERE tenant_id = :tenant_id AND id = :key_id AND person_id IS NOT NULL"
+
+
+async def find_tenants(connection: Connection, tenant_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of those of the tenants that exist, by their ids. The statement needs to see all tenants."""
+    rows = await connection.fetch(_TENANTS, tenant_ids=list(tenant_ids))
+    return {row["id"]: row["name"] for row in rows}
 
 
 async def keep_person(

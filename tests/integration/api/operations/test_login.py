@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from nova_workers.base.config import OidcSettings, RoleGrant, Settings
-from nova_workers.base.errors import ConfigurationError, Forbidden
-from nova_workers.cli.login.commands import sign_in, sign_out
+from nova_workers.base.errors import ConfigurationError, Forbidden, InvalidInput
+from nova_workers.cli.login.commands import Choose, sign_in, sign_out
 from nova_workers.cli.stored_sessions import read_session
 from nova_workers.cli.terminal.output import Output
+from nova_workers.contracts.http.keys import TenantRole
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.skipif(why_no_oidc_server() is not None, reason=why_no_
 
 _PEOPLE = {
     "ann": {"name": "Ann", "email": "ann@example.org", "email_verified": True, "groups": ["nova-admins"]},
+    "two": {"name": "Two", "email": "two@example.com", "email_verified": True, "groups": ["both"]},
     "eve": {"name": "Eve", "email": "eve@example.net", "email_verified": True},
 }
 
@@ -41,7 +43,9 @@ class Person:
         self.api = api
         self.notes = io.StringIO()
 
-    async def log_in(self, name: str, *, refuse: bool = False) -> None:
+    async def log_in(
+        self, name: str, *, refuse: bool = False, tenant: str | None = None, choose: Choose | None = None
+    ) -> None:
         """Sign in at the API."""
 
         async def confirm(_: float) -> None:
@@ -49,7 +53,7 @@ class Person:
             await confirm_code(address, name, refuse=refuse)
 
         self.notes = io.StringIO()
-        await sign_in(self.api.url, self.output(), sleep=confirm)
+        await sign_in(self.api.url, self.output(), tenant_id=tenant, choose=choose, sleep=confirm)
 
     def output(self) -> Output:
         """Return where the command writes."""
@@ -70,15 +74,18 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def oidc(issuer: str, own_tenant: Tenant) -> OidcSettings:
-    """Settings that give one group a role in the tenant of the test."""
+def oidc(issuer: str, own_tenant: Tenant, own_other_tenant: Tenant) -> OidcSettings:
+    """Settings that give one group a role in the tenant of the test, and another one also in a second tenant."""
     return OidcSettings(
         issuer=issuer,
         client_id=CLIENT_ID,
         device_client_id=DEVICE_CLIENT_ID,
         scopes=("openid", "email", "profile", "groups"),
         name="Example",
-        grants=(RoleGrant(role="admin", tenant=own_tenant.id, groups=("nova-admins",)),),
+        grants=(
+            RoleGrant(role="admin", tenant=own_tenant.id, groups=("nova-admins", "both")),
+            RoleGrant(role="viewer", tenant=own_other_tenant.id, groups=("both",)),
+        ),
     )
 
 
@@ -132,6 +139,25 @@ async def test_a_person_who_refuses_or_has_no_role_gets_no_session(person: Perso
     with pytest.raises(Forbidden, match="has no role here"):
         await person.log_in("eve")
     assert read_session(person.api.url) is None
+
+
+async def test_a_person_with_roles_in_several_tenants_names_the_one_of_the_session(
+    person: Person, own_tenant: Tenant, own_other_tenant: Tenant
+) -> None:
+    with pytest.raises(InvalidInput, match=f"--tenant with one of {own_tenant.id}.*admin.*{own_other_tenant.id}"):
+        await person.log_in("two")
+    with pytest.raises(Forbidden, match="No rule gives you a role in the tenant 'ten_default'"):
+        await person.log_in("two", tenant="ten_default")
+    assert read_session(person.api.url) is None
+
+    def first(tenants: Sequence[TenantRole]) -> str:
+        return tenants[0].tenant_id
+
+    for tenant, choose in ((own_other_tenant.id, None), (None, first)):
+        await person.log_in("two", tenant=tenant, choose=choose)
+        session = read_session(person.api.url)
+        assert session is not None
+        assert session.tenant_id == (tenant or own_tenant.id)
 
 
 async def test_ctrl_c_while_the_command_waits_begins_no_session(person: Person) -> None:
