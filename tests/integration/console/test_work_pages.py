@@ -29,6 +29,46 @@ async def test_an_empty_list_names_the_command(path: str, command: str, browser:
     assert command in answer.text
 
 
+@pytest.mark.parametrize(
+    ("path", "button"),
+    [
+        ("/runs", "/chat"),
+        ("/notes", "/notes/new"),
+        ("/tasks", "/tasks/new"),
+        ("/triggers", "/triggers/new"),
+        ("/webhooks", "/webhooks/new"),
+        ("/orchestrations", "/orchestrations/new"),
+        ("/files", "/chat"),
+        ("/skills", "/skills/~new"),
+    ],
+)
+async def test_an_empty_list_has_the_button_before_the_command(
+    path: str, button: str, browser: httpx2.AsyncClient
+) -> None:
+    empty = (await browser.get(path)).text.partition('<div class="empty">')[2].partition("</div></div>")[0]
+    before, command, _ = empty.partition('<p class="command">')
+    assert command
+    assert f'<a class="button primary" href="{button}">' in before
+    if path not in {"/webhooks", "/skills", "/tasks"}:
+        shown = (await browser.get(f"{path}?agent=nothing")).text
+        assert f'<a class="button" href="{path}">Clear the filters</a>' in shown
+
+
+async def test_what_waits_says_why_and_has_the_button_that_ends_it(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    run_id = await console.api.run(await console.api.thread(), "Hello")
+    page = (await browser.get(f"/runs/{run_id}")).text
+    assert re.search(r"Waits for [^<]+\.</span><form method=\"post\" action=\"/runs/run_\w+/kick\"", page)
+    kicked = await browser.post(f"/runs/{run_id}/kick")
+    assert "looks after the run now" in (await browser.get(kicked.headers["location"])).text
+    await browser.post("/tenant/pause", data={"agent_id": "nova", "reason": "Too loud"})
+    for path in ("/", "/fleet", "/tenant"):
+        assert re.search(r"Too loud .*action=\"/tenant/resume\"", (await browser.get(path)).text), path
+    await browser.post("/tenant/resume", data={"scope": "agent", "agent_id": "nova"})
+    assert "Too loud" not in (await browser.get("/")).text
+
+
 async def test_a_note_is_written_read_changed_and_deleted(console: Console, browser: httpx2.AsyncClient) -> None:
     made = await browser.post("/notes/new", data=_NOTE)
     assert made.status_code == 303

@@ -20,6 +20,7 @@ PAGE = PageModule(
         Route("/runs/{run:id}/raw", details.raw),
         Route("/runs/{run:id}/rate", details.rate, methods=["POST"]),
         Route("/runs/{run:id}/try-again", details.try_again, methods=["POST"]),
+        Route("/runs/{run:id}/kick", details.kick, methods=["POST"]),
         Route("/runs/{run:id}/cancel", details.cancel, methods=["POST"]),
         Route("/runs/{run:id}/answer", details.answer, methods=["POST"]),
         Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),

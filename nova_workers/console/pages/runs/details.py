@@ -113,6 +113,13 @@ async def try_again(request: Request) -> Response:
     return await act(request, f"/runs/{run_id}", lambda: calls.retry(run_id), "The run is tried again.")
 
 
+async def kick(request: Request) -> Response:
+    """Look after a queued or waiting run now, which else happens by itself in some seconds."""
+    run_id = request.path_params["run"]
+    calls = client_of(request).runs
+    return await act(request, f"/runs/{run_id}", lambda: calls.kick(run_id), "The fleet looks after the run now.")
+
+
 async def retry(request: Request) -> Response:
     """Send the run's message again, to the same conversation."""
     runs, run_id, form = client_of(request).runs, request.path_params["run"], await read_form(request)
