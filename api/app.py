@@ -44,7 +44,7 @@ from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
 from .openapi import install_openapi
 from .routes import reference
-from .routes.evaluations import datasets
+from .routes.evaluations import datasets, evaluations
 from .routes.operations import (
     activity,
     attention,
@@ -148,6 +148,7 @@ _ROUTERS = (
     feedback.router,
     datasets.router,
     datasets.examples,
+    evaluations.router,
     threads.creation,
     threads.router,
     thread_states.router,

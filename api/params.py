@@ -58,6 +58,7 @@ DatasetNamePath = Annotated[
     Path(description="A dataset's name: small letters, digits, _ and -, such as complaints."),
 ]
 DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(known_form("delivery"))]
+EvaluationIdPath = Annotated[str, Path(description="An evaluation's id."), AfterValidator(known_form("evaluation"))]
 ExampleKeyPath = Annotated[
     Annotated[str, StringConstraints(pattern=EXAMPLE_KEY_PATTERN)], Path(description="An example's key.")
 ]

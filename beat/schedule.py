@@ -4,6 +4,7 @@ from typing import Any
 
 from nova_workers.base.config import Settings
 from nova_workers.broker.task_names import (
+    TASK_ADVANCE_EVALUATIONS,
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
@@ -17,6 +18,8 @@ from nova_workers.broker.task_names import (
     TASK_WORK_TASKS,
 )
 
+_ADVANCE_S = 2.0
+"""Evaluations: in this time their open runs end, or nearly so."""
 _PROBE_S = 30.0
 """How old the report on providers may be, by which models are chosen: a quarter of its life in Redis."""
 _RANK_S = 3_600.0
@@ -39,6 +42,7 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
     backfill_s, retention_s = settings.effects.backfill_every_s, settings.retention.every_s
     fire_s = settings.triggers.tick_every_s
     return {
+        "advance_evaluations": _tick(TASK_ADVANCE_EVALUATIONS, _ADVANCE_S),
         "backfill": _tick(TASK_BACKFILL, backfill_s),
         "deliver": _tick(TASK_DELIVER, deliver_s),
         "fire_triggers": _tick(TASK_FIRE_TRIGGERS, fire_s),

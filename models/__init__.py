@@ -8,6 +8,7 @@ from .changes import Change
 from .datasets import Dataset, DatasetExample
 from .delivery import Webhook
 from .effects import Delivery, Effect, Embedding, Memory, MessageText
+from .evaluations import Evaluation, EvaluationTrial
 from .feedback import Feedback
 from .orchestration_configs import OrchestrationConfig
 from .orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
@@ -45,6 +46,8 @@ __all__ = [
     "Effect",
     "Embedding",
     "EngineSession",
+    "Evaluation",
+    "EvaluationTrial",
     "Feedback",
     "IdempotencyKey",
     "Lease",

@@ -177,6 +177,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # datasets
     "datasets.versions": "A version of a dataset has the same examples whenever it is read; deletion of sources aside.",
     "datasets.deletion": "Examples are deleted with the thread that they were taken from, in every version.",
+    # evaluations
+    "evaluations.replay": "A run of an evaluation calls no tool that was not named as live: results are recorded ones.",
+    "evaluations.resume": "An evaluation goes on after a crash, and asks no example more often than it was to.",
     # live events
     "changes.complete": "Each change of a run, question, task, trigger or pause is sent to who follows the tenant.",
     "changes.late-commit": "A change whose transaction commits late is sent nevertheless, in its place.",

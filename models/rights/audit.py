@@ -102,6 +102,9 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     ),
     # Each change of its examples raises its version.
     "datasets": AuditRule("dataset", ("name",), bookkeeping=_CHANGED_AT),
+    "evaluations": AuditRule(
+        "evaluation", ("id",), bookkeeping=("agent_id", "result", "finished_at"), operations="INSERT OR DELETE"
+    ),
     # The row itself says who gave it and when.
     "feedback": AuditRule("feedback", ("id",), bookkeeping=("agent_id", *_CHANGED_AT), operations="UPDATE OR DELETE"),
     "memories": AuditRule("memory", ("id",)),

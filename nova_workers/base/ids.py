@@ -29,6 +29,7 @@ IdKind = Literal[
     "dst",
     "eff",
     "emb",
+    "evl",
     "evt",
     "exm",
     "fbk",

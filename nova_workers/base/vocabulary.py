@@ -79,7 +79,7 @@ LiveQueue = Literal[RunQueue, "effects"]
 """The queues of runs and of their effects."""
 Queue = Literal[LiveQueue, "system"]
 """The queues of the broker."""
-RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
+RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order", "evaluation"]
 """What a run was submitted by, and what a thread was begun by. Of inbound channels, which are clients of the API, runs
 have ``api``."""
 RunSort = Literal["created", "cost", "tokens", "duration", "queue_time"]
@@ -155,6 +155,12 @@ Rating = Literal["up", "down"]
 
 VerdictStatus = Literal["passed", "failed", "not_judged"]
 """What an evaluator says of an answer. ``not_judged``: it could not judge, which is no success and no failure."""
+EvaluationStatus = Literal["running", "done", "stopped", "canceled"]
+"""``stopped``: its budget is spent, or the agent is gone."""
+TrialArm = Literal["candidate", "baseline"]
+"""Which of the two versions of an evaluation answers."""
+TrialState = Literal["pending", "running", "done"]
+"""``pending``: it has no run yet; ``done``: its run has ended, and the answer was judged, or it was left out."""
 
 # Projects
 

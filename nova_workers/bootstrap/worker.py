@@ -41,6 +41,7 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.domain.effects.rules.setup import embedding_provider
+from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderProbes
 from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
 from nova_workers.domain.orchestrations.rules.models.judge import ModelJudge
@@ -106,6 +107,7 @@ class WorkerServices:
     model_judge: ModelJudge
     model_discovery: ModelDiscovery
     provider_probes: ProviderProbes
+    evaluations: EvaluationTicker
     orchestrations: OrchestrationTicker
     orders: OrderTicker
     backfill: Backfill
@@ -309,6 +311,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         ),
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
+        evaluations=EvaluationTicker(work, clock),
         orchestrations=OrchestrationTicker(work, clock),
         orders=build_order_ticker(settings, work),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),

@@ -61,6 +61,7 @@ COMMANDS = (
     Lazy("run-lists", "nova_workers.cli.records.run_lists", "Save lists of runs under names.", _LOOK),
     Lazy("feedback", "nova_workers.cli.records.feedback", "See what people say of runs, by version.", _LOOK),
     Lazy("datasets", "nova_workers.cli.evaluations.datasets", "Examples to compare versions of agents by.", _LOOK),
+    Lazy("evals", "nova_workers.cli.evaluations.evals", "Compare versions of an agent over a dataset.", _LOOK),
     Lazy("watch", "nova_workers.cli.records.watch", "Show what changes in the fleet, as it does.", _LOOK),
     Lazy("waits", "nova_workers.cli.records.waits", "See what runs wait for.", _LOOK),
     Lazy("skills", "nova_workers.cli.workspace.skills", "The library of skills for agents.", _LOOK),

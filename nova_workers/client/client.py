@@ -21,6 +21,7 @@ from nova_workers.client.resources.audit import AuditLog
 from nova_workers.client.resources.changes import Changes
 from nova_workers.client.resources.datasets import Datasets
 from nova_workers.client.resources.deliveries import Deliveries, Files
+from nova_workers.client.resources.evaluations import Evaluations
 from nova_workers.client.resources.feedback import FeedbackCalls
 from nova_workers.client.resources.fleet import Fleet
 from nova_workers.client.resources.keys import Keys
@@ -101,6 +102,7 @@ class NovaClient:
         self.runs = Runs(transport)
         self.run_lists = RunLists(transport)
         self.datasets = Datasets(transport)
+        self.evaluations = Evaluations(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

@@ -6,13 +6,16 @@ Names have the words of the API. `domain.evaluations.rules.evaluators` judges.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
-from nova_workers.base.json_schemas import InvalidSchema, LinearPattern, schema_problem
 from nova_workers.contracts.bodies import Body, Name
 from nova_workers.contracts.content import JsonObject, storable
+
+_CHECKS: Final = "nova_workers.base.json_schemas"
+"""Imported by name at the first pattern or schema: it loads libraries that the client does not need."""
 
 MAX_TEXTS: Final = 50
 MAX_CALL_RULES: Final = 50
@@ -51,15 +54,16 @@ def _path(path: str) -> str:
 
 
 def _pattern(pattern: str) -> str:
+    checks = import_module(_CHECKS)
     try:
-        LinearPattern(pattern)
-    except InvalidSchema as error:
+        checks.LinearPattern(pattern)
+    except checks.InvalidSchema as error:
         raise ValueError(f"it is no pattern that is judged in linear time: {error.why}") from error
     return pattern
 
 
 def _schema(schema: JsonObject) -> JsonObject:
-    problem = schema_problem(schema, "schema")
+    problem = import_module(_CHECKS).schema_problem(schema, "schema")
     if problem is not None:
         raise ValueError(": ".join(problem))
     return schema

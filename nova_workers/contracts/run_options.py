@@ -147,3 +147,14 @@ def _repeated(tools: tuple[ClientTool, ...]) -> Iterator[tuple[int, str]]:
         if tool.name in seen:
             yield index, tool.name
         seen.add(tool.name)
+
+
+class StoredOptions(RunOptions):
+    """The options of a run as its row has them: those of its caller, and what the fleet itself adds.
+
+    Attributes:
+        trial: Whether it is a run of an evaluation, whose tool calls are replayed. A release that does not know this
+            refuses the value, and leaves the run to a worker that does.
+    """
+
+    trial: bool = False

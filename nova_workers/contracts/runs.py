@@ -22,7 +22,7 @@ from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopRe
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.run_options import RunOptions
+from nova_workers.contracts.run_options import RunOptions, StoredOptions
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import HoldDetail
 
@@ -236,7 +236,7 @@ class Claim:
     content: tuple[ContentBlock, ...]
     model: str | None
     max_turns: int | None
-    options: RunOptions
+    options: StoredOptions
     """What it has beside its agent's configuration; what replaces a part of that is in `agent`."""
     queue: str
     source: str

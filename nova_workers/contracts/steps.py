@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from nova_workers.base.vocabulary import ToolCallStatus
-from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.usage import TokenUsage
 
 __all__ = [
@@ -132,6 +132,12 @@ class ToolAuthorization:
     reason: str | None = None
     deferral: JsonObject | None = None
     """The wait of a call that is not allowed yet. The turn then stops for it, if it can."""
+    result: tuple[ContentBlock, ...] | None = None
+    """The result that the model gets in place of a call, which does not begin. An engine without this refuses."""
+    is_error: bool = False
+    """Whether that result is an error."""
+    if_read_only: bool = False
+    """Whether the call is allowed if its tool is known to change nothing. An engine that does not know refuses."""
 
 
 def not_permitted(reason: str | None) -> str:

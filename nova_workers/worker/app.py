@@ -20,6 +20,7 @@ from nova_workers.base.observability.logging import configure_logging
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.task_names import (
+    TASK_ADVANCE_EVALUATIONS,
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
@@ -107,6 +108,10 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_PROBE_PROVIDERS)
     async def probe_providers() -> None:
         await process.execute(process.services.provider_probes.tick())
+
+    @celery.task(name=TASK_ADVANCE_EVALUATIONS)
+    async def advance_evaluations() -> None:
+        await process.execute(process.services.evaluations.tick())
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
     async def sweep_orchestrations() -> None:

@@ -22,6 +22,7 @@ from nova_workers.base.vocabulary import OutageReason, QueuedReason, words_of
 from nova_workers.cli.app import app as cli
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.evaluators import evaluator_adapter
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.ledger.database import Database
 from tests.requirements import REQUIREMENTS, proves
@@ -84,7 +85,10 @@ def test_every_json_snippet_is_json() -> None:
     def check(block: Block) -> None:
         value = json.loads(block.text)
         if isinstance(value, list):
-            # The only lists that the documents show are scripts.
+            if "kind" in value[0]:
+                assert [evaluator_adapter.validate_python(one) for one in value]
+                return
+            # The only other lists that the documents show are scripts.
             assert find_script(Message("user", (text_block(""),)), EngineOptions(engine_config={"script": value}))
 
     _check_each(((block, block) for block in blocks("json")), check)

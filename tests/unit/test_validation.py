@@ -22,8 +22,10 @@ def _patterns(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("pattern"), str):
             yield value["pattern"]
-        for each in value.values():
-            yield from _patterns(each)
+        for name, each in value.items():
+            # Names of kinds, of which one is called pattern.
+            if name != "mapping":
+                yield from _patterns(each)
     elif isinstance(value, list):
         for each in value:
             yield from _patterns(each)

@@ -84,6 +84,8 @@ def _run_filter(
         rated=rated,
         tool=tool,
         text=text,
+        # Of evaluations only where they are asked for: these have a list of their own.
+        evaluations=source is not None or thread_id is not None,
     )
 
 

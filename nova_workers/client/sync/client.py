@@ -23,6 +23,7 @@ from nova_workers.client.sync.resources.audit import AuditLog
 from nova_workers.client.sync.resources.changes import Changes
 from nova_workers.client.sync.resources.datasets import Datasets
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
+from nova_workers.client.sync.resources.evaluations import Evaluations
 from nova_workers.client.sync.resources.feedback import FeedbackCalls
 from nova_workers.client.sync.resources.fleet import Fleet
 from nova_workers.client.sync.resources.keys import Keys
@@ -102,6 +103,7 @@ class SyncNovaClient:
         self.runs = Runs(transport)
         self.run_lists = RunLists(transport)
         self.datasets = Datasets(transport)
+        self.evaluations = Evaluations(transport)
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)

@@ -138,7 +138,7 @@ class CallRunner:
     def eager(self, step: int) -> _EagerCalls | None:
         """Return the starter for calls of a response that still streams; None if calls must wait for the response."""
         if self._reads_only is not None:
-            self._eager = _EagerCalls(self._reads_only, self._listener.authorize_tool, self._perform, step)
+            self._eager = _EagerCalls(self._reads_only, self._authorize, self._perform, step)
         return self._eager
 
     async def drop_eager(self) -> None:
@@ -169,7 +169,9 @@ class CallRunner:
             verdict = await self._verdict(call)
             if verdict.allowed:
                 continue
-            if verdict.deferral is not None and self._defers:
+            if verdict.result is not None:
+                step.supply(at, within_bounds(ToolOutcome(verdict.result, verdict.is_error), self._max_output_chars))
+            elif verdict.deferral is not None and self._defers:
                 step.defer(at, verdict.deferral, for_permission=True)
             else:
                 step.refuse(at, not_permitted(verdict.reason))
@@ -217,7 +219,12 @@ class CallRunner:
         started = self._started(call)
         if started is not None:
             return await started.verdict
-        return await self._listener.authorize_tool(call.tool_name, call.params)
+        return await self._authorize(call.tool_name, call.params)
+
+    async def _authorize(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
+        verdict = await self._listener.authorize_tool(tool_name, params)
+        reads_only = self._reads_only is not None and self._reads_only(tool_name)
+        return replace(verdict, allowed=True) if verdict.if_read_only and reads_only else verdict
 
     def _started(self, call: ToolCall) -> _Started | None:
         return None if self._eager is None else self._eager.started(call)

@@ -77,6 +77,11 @@ class OpenStep:
         self.calls[at] = ended(self.calls[at], ToolOutcome((text_block(reason),), failed=True))
         self.refused.append(at)
 
+    def supply(self, at: int, outcome: ToolOutcome) -> None:
+        """End a call with a result that the caller gives: it does not begin."""
+        self.calls[at] = ended(self.calls[at], outcome)
+        self.refused.append(at)
+
     def defer(self, at: int, request: JsonObject, *, for_permission: bool = False) -> None:
         """Leave a call open, because its result comes from outside, or the permission to begin it."""
         if for_permission:

@@ -40,6 +40,7 @@ _STEER_NO_AGENT = {
     "BulkRetry": "tries runs again, as they were",
     "DatasetCreate": "a name for examples",
     "DatasetPatch": "what examples must not keep",
+    "EvaluationStart": "lets a version that exists answer; no tool runs but those that it names as live",
     "ExamplesAdd": "what agents are compared by; no agent reads it but in an evaluation",
     "ExamplesFromRuns": "copies what runs of the tenant were asked",
     "FeedbackGive": "an opinion of what a run did",

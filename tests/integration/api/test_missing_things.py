@@ -22,6 +22,7 @@ _QUERY = {"/v1/skills/{name}/file": {"path": "a.md"}, "/v1/tenants/{tenant_id}":
 _KINDS = {
     "agents": "agent",
     "datasets": "dataset",
+    "evaluations": "evaluation",
     "deliveries": "delivery",
     "feedback": "feedback",
     "files": "file",

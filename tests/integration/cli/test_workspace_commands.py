@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from dirty_equals import IsPartialDict
 
 from tests.support.processes.command_line import Nova
 
@@ -80,6 +83,33 @@ def test_examples_are_taken_imported_exported_and_removed(nova: Nova, tmp_path: 
     nova.good("datasets", "delete", "greetings", "copied")
     table.write_text("question\nx\n")
     assert "Name the columns input" in nova("datasets", "import", "copied", str(table)).err
+
+
+def test_a_version_is_evaluated_by_a_worker_and_its_result_decides_the_exit_code(
+    nova: Nova, tmp_path: Path, script: Callable[..., str]
+) -> None:
+    lines = [
+        {"key": "good", "input": script({"say": "12 EUR"}), "expected": "12 EUR"},
+        {"key": "bad", "input": script({"say": "13 EUR"}), "expected": "12 EUR"},
+    ]
+    file = tmp_path / "prices.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    nova.good("datasets", "create", "prices")
+    nova.good("datasets", "import", "prices", str(file))
+    agent = ("--agent", "nova", "--version", "1", "--dataset", "prices")
+    assert nova.good("evals", "run", *agent, "--dry-run", "--json").json == IsPartialDict(id=None, trials=2)
+    done = nova("evals", "run", *agent, "--threshold", "0.6", "--output", "junit")
+    assert done.code == 1, done.err
+    suite = ElementTree.fromstring(done.out)[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
+    listed = nova.good("evals", "list", "--json").json["items"][0]
+    assert listed == IsPartialDict(status="done", done=2, threshold=0.6)
+    assert listed["result"]["meets_threshold"] is False
+    assert "50.0%" in nova.good("evals", "show", listed["id"], "--output", "markdown").out
+    assert "13 EUR" in nova.good("evals", "trials", listed["id"], "--key", "bad").out
+    nova.good("evals", "run", *agent, "--threshold", "0.5")
+    nova.good("evals", "delete", listed["id"])
+    nova.good("datasets", "delete", "prices")
 
 
 def test_usage_is_drawn(nova: Nova) -> None:

@@ -145,3 +145,31 @@ async def test_a_resumed_call_is_not_eager(server: ModelServer, engine: Anthropi
     options = room.options(journal=(recorder.before_tools[0],))
     result = await engine.run("hi", options, "sandbox")
     assert (room.log, result.text) == (["look began"], "Done")
+
+
+async def test_a_call_with_a_given_result_does_not_run_and_only_a_reading_tool_runs_where_asked(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    room, recorder = TwoTools(), TurnRecorder()
+    room.release.set()
+    answers = {
+        1: ToolAuthorization(False, "No", result=(text_block("recorded"),)),
+        2: ToolAuthorization(False, "Not recorded", if_read_only=True),
+    }
+
+    async def authorize(_: str, given: Any) -> ToolAuthorization:
+        return answers[given.get("n", 2)]
+
+    again = Part("tool", ("toolu_3", "look", {"n": 2}))
+    server.reply(Stream((LOOK, WRITE, again)), DONE)
+    callbacks = recorder.callbacks(authorize_tool=authorize)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks), 60)
+    assert room.log == ["look began"]
+    assert [(call.tool_name, call.status) for call in result.tool_calls] == [
+        ("look", "completed"),
+        ("write", "failed"),
+        ("look", "completed"),
+    ]
+    assert result.tool_calls[0].result == (text_block("recorded"),)
+    assert result.tool_calls[2].result == (text_block("look saw {'n': 2}"),)
+    assert_valid(result.messages)

@@ -93,6 +93,7 @@ SWEPT: Final = (
     ("task_changes", "actor"),
     ("webhooks", "agent_id"),
     ("orchestrations", "agent_id"),
+    ("evaluations", "agent_id"),
     ("secrets", "updated_by"),
     ("agent_versions", "created_by"),
     ("changes", "agent_id"),

@@ -163,6 +163,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "run_lists": "belong to keys of this fleet",
     "datasets": "`nova datasets export` writes one",
     "dataset_examples": "with their dataset",
+    "evaluations": "their runs are gone with their ephemeral threads",
+    "evaluation_trials": "with their evaluation",
     "people": "they are known to this fleet's provider of single sign-on",
     "channel_pairings": "rights of people of this fleet",
     "leases": "belong to processes beside this fleet",

@@ -192,5 +192,6 @@ def _filter(selection: RunSelection) -> RunFilter:
         rated=selection.rated,
         tool=selection.tool,
         text=selection.text,
+        evaluations=False,
     )
     return which if selection.run_ids is None else replace(which, run_ids=selection.run_ids)

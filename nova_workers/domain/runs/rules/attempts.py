@@ -19,6 +19,8 @@ from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, Plann
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.domain.capabilities.rules import CapabilityRegistry
+from nova_workers.domain.evaluations.rules.replay import Replay
+from nova_workers.domain.evaluations.sql import find_replay
 from nova_workers.domain.runs.rules.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.domain.runs.rules.fairness import FairQueue
 from nova_workers.domain.runs.rules.holds import HoldPlan, Holds
@@ -141,6 +143,8 @@ class AttemptRunner:
             journal.committed.steps,
             approved_by_people=parts.capabilities.needing_approval(run.claim.agent),
         )
+        if run.claim.options.trial:
+            journal.replay = await self._replay(attempt)
         events.start(run.claim)
         if journal.open_step is not None:
             # Its response is committed, and its calls are continued.
@@ -152,6 +156,16 @@ class AttemptRunner:
                 parts.work, run.abort, lambda tx: parts.orchestrated.starting(tx, run.claim), transaction=False
             )
         return outcome
+
+    async def _replay(self, attempt: Attempt) -> Replay:
+        """Return the replay of a run of an evaluation, which goes on after the calls of earlier attempts."""
+        claim = attempt.claim
+        source = await persist(
+            self._parts.work.database, attempt.abort, lambda c: find_replay(c, claim.tenant_id, claim.run_id)
+        )
+        replay = Replay(source)
+        replay.remember(call for step in attempt.journal.committed.steps for call in step.tool_calls)
+        return replay
 
     async def _committed(self, attempt: Attempt) -> Journal:
         turn_id = attempt.claim.turn_id

@@ -14,10 +14,11 @@ from nova_workers.ledger.inserts import insert_effects
 
 _NOT_BEGUN = "status IN ('scheduled', 'queued') AND attempt = 0"
 
-# A run that is canceled before it began is delivered to webhooks like any ended run. A run has at most one such effect,
+# A run that is canceled before it began is delivered to webhooks like any ended run, but those of
+# evaluations. A run has at most one such effect,
 # so the effect's id is derived from the run's.
 _EFFECT = insert_effects(
-    f"mine WHERE mine.status = 'canceled' AND {HAS_LISTENER}",
+    f"mine WHERE mine.status = 'canceled' AND mine.source <> 'evaluation' AND {HAS_LISTENER}",
     id="'eff_' || substr(mine.id, 5)",
     tenant_id="mine.tenant_id",
     run_id="mine.id",
@@ -53,7 +54,7 @@ WITH wanted AS (
            cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
      WHERE r.id = wanted.id AND {IS_OPEN}
-    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status, r.has_push_configs
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status, r.source, r.has_push_configs
 ), {_DELIVER_END}
 SELECT id, thread_id, queue, status FROM mine
 """
@@ -80,7 +81,7 @@ WITH mine AS (
        SET status = 'canceled', stop_reason = 'aborted', finished_at = now(), final_event_id = '0-1',
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
      WHERE tenant_id = :tenant_id AND id = :run_id AND {_NOT_BEGUN}
-    RETURNING id, tenant_id, agent_id, thread_id, queue, status, has_push_configs
+    RETURNING id, tenant_id, agent_id, thread_id, queue, status, source, has_push_configs
 ), {_DELIVER_END}
 SELECT id AS run_id, thread_id, queue FROM mine
 """
@@ -98,7 +99,7 @@ WITH wanted AS (
            cancel_requested_at = COALESCE(cancel_requested_at, now()), cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
      WHERE r.id = wanted.id AND {_NOT_BEGUN}
-    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status, r.has_push_configs
+    RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status, r.source, r.has_push_configs
 ), {_DELIVER_END}
 SELECT count(*) FROM mine
 """

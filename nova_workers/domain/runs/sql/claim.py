@@ -12,7 +12,7 @@ from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.run_options import RunOptions
+from nova_workers.contracts.run_options import StoredOptions
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
 from nova_workers.contracts.waits import HoldDetail
 from nova_workers.domain.runs.sql.filters import QUEUE_ORDER
@@ -251,7 +251,7 @@ SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool 
 """
 
 
-_NO_OPTIONS = RunOptions()
+_NO_OPTIONS = StoredOptions()
 
 ANY_LOSSES = 2**31 - 1
 """More losses than a run can have."""
@@ -413,7 +413,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
     # For a run that was begun before, the claim's statement has the thread's head, and no context.
     began = row if details is None else details
     agent = read_stored(AgentSpec.model_validate, row["spec"] if orchestrated is None else orchestrated["spec"])
-    options = None if row["options"] is None else read_stored(RunOptions.model_validate, row["options"])
+    options = None if row["options"] is None else read_stored(StoredOptions.model_validate, row["options"])
     ceilings = None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"])
     return Claim(
         run_id=row["id"],

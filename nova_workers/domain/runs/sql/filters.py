@@ -96,6 +96,8 @@ class RunFilter:
     """A tool that they called, as the ledger names it."""
     text: str | None = None
     """A part of the message, the answer or the error, in any case."""
+    evaluations: bool = True
+    """Whether those of evaluations are among them, of which there may be thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +161,8 @@ def conditions_of(which: RunFilter, *, before: str | None = None, after: str | N
     if which.statuses:
         # Spelt out: the planner uses the partial indexes of open and of failed runs only if it sees the values.
         conditions.append(f"r.status IN {sql_list(sorted(which.statuses))}")
+    if not which.evaluations:
+        conditions.append("r.source <> 'evaluation'")
     if which.statuses and which.statuses.isdisjoint(ENDED_RUNS):
         conditions.append(IS_OPEN)
     return RunConditions(" AND ".join(conditions), indexed, " AND ".join(_SCANNED[name] for name in scanned), scanned)

@@ -59,11 +59,12 @@ _USED = insert_usage(
 
 _APPLIES: Mapping[EffectCondition, str] = {
     # The runs of work orders have only references in their messages, and their orders have deliveries of their own.
-    "has_listener": f"mine.source <> 'work_order' AND {HAS_LISTENER}",
+    # Those of evaluations are not delivered.
+    "has_listener": f"mine.source NOT IN ('work_order', 'evaluation') AND {HAS_LISTENER}",
     "searchable": "mine.status = 'succeeded' AND mine.source <> 'work_order' AND NOT thread.ephemeral",
     "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2 "
     "AND NOT thread.ephemeral",
-    "ended": "mine.source <> 'work_order'",
+    "ended": "mine.source NOT IN ('work_order', 'evaluation')",
 }
 """The conditions of effects, each decided in the statement that ends the run."""
 

@@ -82,6 +82,8 @@ SWEPT: Final = (
     "leases",
     "channel_pairings",
     "run_lists",
+    "evaluation_trials",
+    "evaluations",
     "dataset_examples",
     "datasets",
     "sign_ins",

@@ -10,7 +10,7 @@ from nova_workers.base.errors import existing
 from nova_workers.base.vocabulary import EXTERNAL_WAITS, ToolCallStatus
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.run_options import RunOptions
+from nova_workers.contracts.run_options import RunOptions, StoredOptions
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
@@ -222,7 +222,7 @@ async def get_run_facts(connection: Connection, tenant_id: str, run_id: str) -> 
     )
     used = row["used"]
     return RunFacts(
-        options=None if row["options"] is None else RunOptions.model_validate(row["options"]),
+        options=None if row["options"] is None else StoredOptions.model_validate(row["options"]),
         ephemeral=row["ephemeral"],
         before_run_id=row["before_run_id"],
         before_step=row["before_step"],

@@ -140,6 +140,10 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/datasets/{dataset}/from-runs", {"runs": {"status": "failed"}}),
     ("DELETE", "/v1/datasets/{dataset}/examples/{key}", None),
     ("DELETE", "/v1/datasets/{dataset}", None),
+    ("GET", "/v1/evaluations/{evaluation_id}", None),
+    ("GET", "/v1/evaluations/{evaluation_id}/trials", None),
+    ("POST", "/v1/evaluations/{evaluation_id}/cancel", None),
+    ("DELETE", "/v1/evaluations/{evaluation_id}", None),
 ]
 # Names are per tenant: these create a row of that name.
 MAKES_ITS_OWN = {
@@ -160,6 +164,7 @@ LISTS = (
     "/v1/pairings",
     "/v1/feedback",
     "/v1/datasets",
+    "/v1/evaluations",
     "/v1/agents",
     "/v1/waits",
     "/v1/tasks",
@@ -243,6 +248,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     await other.post("/v1/datasets", json={"name": "their-dataset", "description": "secret"})
     example = {"key": "their-example", "input": "secret"}
     await other.post("/v1/datasets/their-dataset/examples", json={"examples": [example]})
+    start = {"agent": "their-agent", "version": 1, "dataset": "their-dataset"}
+    evaluation = (await other.post("/v1/evaluations", json=start)).json()
     note = (await other.post("/v1/notes", json={"agent_id": "their-agent", "title": "Secret"})).json()
     memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
     tree = (await other.post("/v1/orchestrations", json={"agent_id": "their-agent", "task": "Secret"})).json()
@@ -271,6 +278,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "run_id": run["id"],
         "feedback_id": feedback_id,
         "dataset": "their-dataset",
+        "evaluation_id": evaluation["id"],
         "key": "their-example",
         "session_id": (await other.post("/v1/sign-ins", json={})).json()["session_id"],
         "key_id": other_tenant.key_id,

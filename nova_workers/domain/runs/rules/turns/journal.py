@@ -34,6 +34,7 @@ from nova_workers.contracts.steps import ModelRequest, ToolServerAway
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.domain.capabilities.rules.delegation import ASK_AGENT
+from nova_workers.domain.evaluations.rules.replay import Replay
 from nova_workers.domain.orchestrations.sql.permissions import is_allowed_always
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.domain.runs.rules.turns.budgets import TreeBudget, TurnAllowance
@@ -68,6 +69,8 @@ class TurnJournal(ForwardingListener):
     """
 
     policy: ToolPolicy
+    replay: Replay | None = None
+    """What answers the calls of a run of an evaluation. Set before the turn is played."""
 
     def __init__(
         self,
@@ -189,6 +192,9 @@ class TurnJournal(ForwardingListener):
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
         verdict = self.policy.judge(tool_name, params)
+        if self.replay is not None:
+            answer = verdict.authorization()
+            return answer if verdict.kind == "deny" else self.replay.decide(tool_name, params) or answer
         if verdict.kind == "ask" and await self._is_allowed_always(tool_name, params):
             verdict = Verdict("allow", "always, for the whole orchestration")
         self._permissions_used.add(tool_name, verdict)
@@ -205,7 +211,8 @@ class TurnJournal(ForwardingListener):
     async def may_offer(self, tool_name: str) -> bool:
         """Judge a tool that the provider runs. What is offered is no use of a permission yet."""
         verdict = self._offers[tool_name] = self.policy.judge(tool_name, {})
-        return verdict.authorization().allowed
+        is_live = self.replay is None or self.replay.is_live(tool_name)
+        return is_live and verdict.authorization().allowed
 
     def on_provider_call(self, tool_name: str) -> None:
         """Count the verdict with which the tool was offered."""

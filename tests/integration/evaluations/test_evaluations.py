@@ -1,0 +1,238 @@
+"""Evaluations on the real run protocol: trials are runs, tools are replayed, and what was found is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.errors import InvalidInput, LimitExceeded, NotFound
+from nova_workers.contracts.evaluators import Contains, Exact, Trajectory
+from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd
+from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationView, ToolReplay, TrialView
+from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
+from nova_workers.domain.evaluations.rules import service, tick
+from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
+from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
+from tests.requirements import proves
+from tests.support.harness.workers import Harness, Worker
+
+_AGENT = "clerk"
+_LOOKUP = {"tool": {"name": "lookup", "input": {"order": 1}, "result": "LIVE"}}
+_GOOD = [_LOOKUP, {"say": "It was sent.", "usage": {"input_tokens": 5, "output_tokens": 5, "cost_usd": 0.001}}]
+_BAD = [{"say": "I do not know.", "usage": {"cost_usd": 0.001}}]
+_EXAMPLE: dict[str, Any] = {
+    "key": "one",
+    "input": "Where is order 1?",
+    "context": [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}],
+    "calls": [{"tool": "lookup", "arguments": {"order": 1}, "result": "recorded"}],
+    "expected": "It was sent.",
+}
+_VERSION = "INSERT INTO agent_versions (tenant_id, agent_id, version, spec) VALUES (:tenant_id, :agent_id, 2, :spec)"
+_OTHERS = """
+SELECT (SELECT count(*) FROM deliveries) + (SELECT count(*) FROM effects) + (SELECT count(*) FROM message_texts)
+"""
+
+
+def _spec(script: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": "Clerk", "engine": "scripted", "engine_config": {"script": script}}
+
+
+@pytest.fixture
+async def fleet(harness: Harness) -> Harness:
+    """A fleet with an agent whose first version answers well, and a dataset."""
+    await harness.add_agent(_AGENT, _spec(_GOOD))
+    await harness.database.execute(_VERSION, tenant_id=harness.tenant_id, agent_id=_AGENT, spec=_spec(_BAD))
+    async with harness.database.transaction() as transaction:
+        await create_dataset(transaction, harness.tenant_id, DatasetCreate(name="orders"))
+    await _add(harness, _EXAMPLE, {"key": "two", "input": "And order 2?", "expected": "It was sent."})
+    return harness
+
+
+async def _add(harness: Harness, *examples: dict[str, Any]) -> None:
+    given = ExamplesAdd.model_validate({"examples": examples})
+    async with harness.database.transaction() as transaction:
+        await add_examples(transaction, harness.tenant_id, "orders", given)
+
+
+async def _start(harness: Harness, **fields: Any) -> str:
+    start = EvaluationStart.model_validate({"agent": _AGENT, "dataset": "orders", "version": 1, **fields})
+    evaluation_id = None if start.dry_run else service.new_evaluation_id()
+    async with harness.database.transaction() as transaction:
+        await service.plan_evaluation(
+            transaction,
+            harness.tenant_id,
+            start,
+            default_engine="scripted",
+            created_by="key_1",
+            evaluation_id=evaluation_id,
+        )
+    return evaluation_id or ""
+
+
+async def _find(harness: Harness, evaluation_id: str) -> EvaluationView:
+    async with harness.database.connection() as connection:
+        found = await find_evaluation(connection, harness.tenant_id, evaluation_id)
+    assert found is not None
+    return found
+
+
+async def _trials(harness: Harness, evaluation_id: str) -> list[TrialView]:
+    async with harness.database.connection() as connection:
+        return await list_trials(connection, harness.tenant_id, evaluation_id, key=None, after=None, limit=500)
+
+
+async def _played(harness: Harness, worker: Worker, evaluation_id: str) -> EvaluationView:
+    """Tick, and answer all doorbells, until the evaluation has ended."""
+    ticker = EvaluationTicker(harness.work, SystemClock())
+    for _ in range(20):
+        await ticker.tick()
+        await harness.settle(worker)
+        found = await _find(harness, evaluation_id)
+        if found.status != "running":
+            return found
+    raise AssertionError("it does not end")
+
+
+@proves("evaluations.replay")
+async def test_two_versions_are_compared_over_replayed_tools(fleet: Harness) -> None:
+    evaluators = (Exact(), Contains(texts=("sent",)), Trajectory(not_called=("refund",)))
+    evaluation_id = await _start(fleet, version=2, against=1, evaluators=evaluators, repeats=2, threshold=0.9)
+    done = await _played(fleet, fleet.worker(), evaluation_id)
+    assert (done.status, done.trials, done.done) == ("done", 8, 8)
+    assert done.result is not None
+    assert done.result.baseline is not None
+    assert (done.result.baseline.passed, done.result.baseline.failed) == (12, 0)
+    assert (done.result.candidate.passed, done.result.candidate.failed) == (4, 8)
+    assert [one.key for one in done.result.regressions] == ["one", "two"]
+    exact = done.result.evaluators[0]
+    assert exact.difference is not None
+    assert (exact.evaluator["kind"], exact.mean_score, exact.difference.mean) == ("exact", 0, -1)
+    assert done.result.meets_threshold is False
+    trials = await _trials(fleet, evaluation_id)
+    assert [trial.arm for trial in trials[:2]] == ["candidate", "baseline"]
+    for trial in trials:
+        assert trial.run_id is not None
+        run = await fleet.run(trial.run_id)
+        expected = 2 if trial.arm == "candidate" else 1
+        assert (run["agent_version"], run["source"], run["queue"]) == (expected, "evaluation", "background")
+        results = [
+            block["content"][0]["text"]
+            for message in await fleet.transcript(trial.run_id)
+            for block in message["content"]
+            if block["type"] == "tool_result"
+        ]
+        if trial.arm == "candidate":
+            assert results == []
+        elif trial.key == "one":
+            assert results == ["recorded"]
+        else:
+            assert "no call of 'lookup' with these arguments was recorded" in results[0]
+    assert await fleet.database.fetchval(_OTHERS) == 0
+
+
+async def test_a_trial_continues_the_example_s_conversation_on_a_thread_of_its_own(fleet: Harness) -> None:
+    evaluation_id = await _start(fleet)
+    await _played(fleet, fleet.worker(), evaluation_id)
+    trial = (await _trials(fleet, evaluation_id))[0]
+    assert trial.run_id is not None
+    run = await fleet.run(trial.run_id)
+    thread = await fleet.database.fetchrow(
+        "SELECT ephemeral, origin, turn_count, title FROM threads WHERE id = :thread_id", thread_id=run["thread_id"]
+    )
+    assert dict(thread or {}) == {"ephemeral": True, "origin": "evaluation", "turn_count": 2, "title": None}
+    assert (trial.answer, trial.calls) == ("It was sent.", [{"tool": "lookup", "arguments": {"order": 1}}])
+
+
+@pytest.mark.parametrize(
+    ("tools", "result"),
+    [
+        (ToolReplay(stand_ins={"lookup": "stand-in"}), "stand-in"),
+        (ToolReplay(live=("lookup",)), "LIVE"),
+    ],
+)
+async def test_a_call_that_was_not_recorded_has_a_stand_in_or_is_live(
+    fleet: Harness, tools: ToolReplay, result: str
+) -> None:
+    await _add(fleet, {"key": "three", "input": "?", "split": "new"})
+    evaluation_id = await _start(fleet, tools=tools, split="new")
+    await _played(fleet, fleet.worker(), evaluation_id)
+    (trial,) = await _trials(fleet, evaluation_id)
+    assert trial.run_id is not None
+    assert result in str([row["content"] for row in await fleet.transcript(trial.run_id)])
+    assert trial.verdicts[0].status == "not_judged"
+
+
+@proves("evaluations.resume")
+async def test_a_crash_loses_no_trial_and_repeats_none(fleet: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "WINDOW", 1)
+    evaluation_id = await _start(fleet, repeats=2)
+    ticker = EvaluationTicker(fleet.work, SystemClock())
+    await ticker.tick()
+    assert len(fleet.bells.take()) == 1
+    # Its doorbell and its worker are lost; neither is anything else.
+    assert await ticker.tick() == 0
+    await fleet.age_doorbells()
+    await fleet.reconciler.reconcile()
+    done = await _played(fleet, fleet.worker(), evaluation_id)
+    assert (done.status, done.done) == ("done", 4)
+    runs = await fleet.database.fetchval("SELECT count(*) FROM runs WHERE source = 'evaluation'")
+    assert runs == 4
+
+
+async def test_an_evaluation_stops_when_its_budget_is_spent(fleet: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "WINDOW", 1)
+    evaluation_id = await _start(fleet, budget_usd=0.0015, repeats=5)
+    done = await _played(fleet, fleet.worker(), evaluation_id)
+    assert done.status == "stopped"
+    assert "budget" in (done.why or "")
+    assert done.result is not None
+    assert done.result.candidate.trials == 2
+    # What these runs cost is the estimate of the next ones.
+    with pytest.raises(LimitExceeded, match="estimated"):
+        await _start(fleet, budget_usd=0.0015, repeats=5)
+
+
+async def test_a_canceled_evaluation_ends_its_runs_and_keeps_what_was_judged(fleet: Harness) -> None:
+    evaluation_id = await _start(fleet)
+    await EvaluationTicker(fleet.work, SystemClock()).tick()
+    canceled = await service.cancel_evaluation(fleet.work, fleet.tenant_id, evaluation_id)
+    assert (canceled.status, canceled.result is None) == ("canceled", False)
+    statuses = await fleet.database.fetchval("SELECT array_agg(DISTINCT status) FROM runs WHERE source = 'evaluation'")
+    assert statuses == ["canceled"]
+    assert await fleet.database.fetchval("SELECT count(*) FROM effects") == 0
+    again = await service.cancel_evaluation(fleet.work, fleet.tenant_id, evaluation_id)
+    assert again.finished_at == canceled.finished_at
+    async with fleet.database.connection() as connection:
+        await service.delete_evaluation(connection, fleet.tenant_id, evaluation_id)
+    assert await fleet.database.fetchval("SELECT count(*) FROM evaluation_trials") == 0
+
+
+async def test_what_cannot_be_evaluated_is_refused(fleet: Harness) -> None:
+    await fleet.add_agent("coder", {"name": "Coder", "engine": "claude_agent"})
+    with pytest.raises(InvalidInput, match="cannot be replayed"):
+        await _start_of(fleet, "coder")
+    with pytest.raises(NotFound, match="no such version"):
+        await _start(fleet, version=3)
+    with pytest.raises(NotFound, match="unknown"):
+        await _start_of(fleet, "unknown")
+    with pytest.raises(InvalidInput, match="no such examples"):
+        await _start(fleet, split="none")
+    with pytest.raises(NotFound, match="version"):
+        await _start(fleet, dataset_version=9)
+    assert await _start(fleet, dry_run=True) == ""
+    assert await fleet.database.fetchval("SELECT count(*) FROM evaluations") == 0
+
+
+async def _start_of(harness: Harness, agent: str) -> None:
+    start = EvaluationStart(agent=agent, version=1, dataset="orders")
+    async with harness.database.transaction() as transaction:
+        await service.plan_evaluation(
+            transaction,
+            harness.tenant_id,
+            start,
+            default_engine="scripted",
+            created_by="key_1",
+            evaluation_id=service.new_evaluation_id(),
+        )
