@@ -127,7 +127,7 @@ docs: $(DOCS) ## Build the documentation into site/
 pictures: $(DEV) ## Take pictures of the console and of nova chat for docs/pictures, where chromium and tmux are
 	$(BIN)/python -m tests.browser.pictures
 
-release: $(DEV) ## Build the wheel with its bill of materials (CycloneDX) and provenance (SLSA) into dist/
+release: $(DEV) kubernetes ## Build the wheel, the chart, a bill of materials (CycloneDX) and provenance (SLSA) into dist/
 	$(BIN)/python deploy/environment/release.py
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit

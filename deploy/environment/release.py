@@ -2,6 +2,7 @@
 
 - the wheel and the source archive, from the commit alone (a changed working tree is refused);
 - the client for TypeScript as npm's tarball (`typescript.py`);
+- the chart for Helm (`chart.py`);
 - ``nova-workers.cdx.json``: the bill of materials of all that `requirements.txt` installs, in CycloneDX's format, with
   licences and the hashes of the lock, made in an environment of that lock and nothing else;
 - ``provenance.json``: an in-toto statement with SLSA's provenance: which files, of which commit, by which command, with
@@ -52,7 +53,8 @@ def main() -> None:
     env = {**uv_environment(), "SOURCE_DATE_EPOCH": _git("show", "--no-patch", "--format=%ct", "HEAD")}
     run(uv(), "build", "--quiet", "--no-build-isolation", "--offline", "--out-dir", DIST, env=env)
     (DIST / ".gitignore").unlink(missing_ok=True)
-    run(sys.executable, ROOT / "deploy" / "environment" / "typescript.py", DIST, env=env)
+    for script in ("typescript.py", "chart.py"):
+        run(sys.executable, ROOT / "deploy" / "environment" / script, DIST, env=env)
     _write_bom(env)
     digests = {path.name: _sha256(path) for path in sorted(DIST.iterdir())}
     locks = {name: _sha256(ROOT / name) for name in LOCKS}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -171,6 +173,23 @@ def test_the_values_on_the_page_are_values_of_the_chart() -> None:
 )
 def test_helm_refuses_values_that_make_no_fleet(value: str, reason: str) -> None:
     assert reason in refusal("--set", value)
+
+
+@needs_helm
+def test_the_packaged_chart_is_the_chart_and_two_builds_of_it_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(ROOT / "deploy" / "environment"), *sys.path])
+    package = runpy.run_path(str(ROOT / "deploy" / "environment" / "chart.py"))["package"]
+    packed = []
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        folder.mkdir()
+        packed.append(package(folder, time_s=1_700_000_000))
+    assert packed[0].name.startswith("nova-workers-chart-")
+    assert packed[0].read_bytes() == packed[1].read_bytes()
+    shown = [helm("template", RELEASE, str(place), "-f", str(_values("ingress"))) for place in (CHART, packed[0])]
+    assert [done.returncode for done in shown] == [0, 0], shown[1].stderr
+    assert shown[0].stdout == shown[1].stdout
 
 
 @needs_helm
