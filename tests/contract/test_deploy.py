@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -331,3 +332,19 @@ def test_workers_metrics_are_reached_where_they_are_served() -> None:
     assert settings["data"]["NOVA_WORKER__METRICS_HOST"] == "0.0.0.0"
     assert template["metadata"]["annotations"]["prometheus.io/port"] == port
     assert container["ports"] == [{"name": "metrics", "containerPort": int(port)}]
+
+
+def test_the_job_of_the_containers_ends_well_and_says_why_where_it_is_not_root() -> None:
+    as_other = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    # By stdin: another user may not be able to read this folder.
+    script = (ROOT / ".ci" / "containers").read_text("utf-8")
+    done = subprocess.run(
+        [*as_other, "sh"], input=script, cwd="/", capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout.partition(": ")[2].partition(": ")[0]) == (0, "skipped"), done.stderr
+
+
+def test_the_job_of_the_containers_has_a_limit_of_its_own() -> None:
+    lines = (ROOT / ".ci" / "containers").read_text("utf-8").splitlines()
+    assert lines[-1] == "exec timeout --kill-after=60 900 make containers"
+    assert "ended after 15 minutes" in (ROOT / "docs" / "images.md").read_text("utf-8")
