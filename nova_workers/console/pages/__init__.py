@@ -6,6 +6,7 @@ from nova_workers.console.pages import (
     audit,
     chat,
     connect,
+    evaluations,
     files,
     fleet,
     home,
@@ -44,6 +45,7 @@ PAGES: tuple[PageModule, ...] = (
     # Build
     agents.PAGE,
     skills.PAGE,
+    evaluations.PAGE,
     triggers.PAGE,
     tasks.PAGE,
     notes.PAGE,
