@@ -126,15 +126,16 @@ async def submit_and_wait(request: Request, thread_id: str | None = None) -> Res
 
 
 @app.post("/v1/runs/stream")
-async def stream(request: Request) -> StreamingResponse:
-    """Submit a run, and stream its only event."""
+@app.post("/v1/threads/{thread_id}/runs/stream")
+async def stream(request: Request, thread_id: str | None = None) -> StreamingResponse:
+    """Submit a run, to a thread or with a new one, and stream its only event."""
     server: _Server = request.state.server
     run_id = uuid.uuid4().hex
     message = orjson.loads(await request.body())["message"]
 
     async def events() -> AsyncGenerator[bytes]:
         with server.awaits(run_id) as waiting:
-            await server.submit(run_id, message)
+            await server.submit(run_id, message, thread_id)
             yield b"event: stream_start\ndata: " + await waiting + b"\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")

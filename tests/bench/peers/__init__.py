@@ -1,0 +1,1 @@
+"""The fleet beside other servers of agents, from PyPI, with the same agent: one that answers the message reversed."""
