@@ -7,6 +7,7 @@ import re
 import runpy
 import sys
 import threading
+import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,7 +18,9 @@ from typing import Any
 import orjson
 import pytest
 
+from models import migrate
 from tests.requirements import proves
+from tests.support.data import previous_release
 
 _ENVIRONMENT = Path(__file__).resolve().parents[2] / "deploy" / "environment"
 _LOCK = _ENVIRONMENT.parents[1] / "requirements.txt"
@@ -41,6 +44,16 @@ def test_the_provenance_names_files_commit_and_locks_by_digest(monkeypatch: pyte
     assert {"name": "source", "digest": {"gitCommit": "c" * 40}} in definition["resolvedDependencies"]
     assert {"name": "requirements.txt", "digest": {"sha256": "d" * 64}} in definition["resolvedDependencies"]
     assert made["predicate"]["runDetails"]["metadata"]["startedOn"] == "2026-11-23T00:00:00+00:00"
+
+
+def test_upgrades_are_tested_from_the_newest_release_of_the_changelog() -> None:
+    changelog = (_LOCK.parent / "CHANGELOG.md").read_text("utf-8")
+    project = tomllib.loads((_LOCK.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", changelog, re.MULTILINE)
+    before = [version for version in released if version != project["version"]]
+    # Between two releases the version is one of development; at a release, the newest entry is the release itself.
+    assert previous_release.VERSION == before[0], "change tests/support/data/previous_release.py with each release"
+    assert previous_release.REVISION == migrate.OLDEST_PROCESSES
 
 
 def test_a_release_is_refused_while_its_baseline_is_behind_its_migrations(

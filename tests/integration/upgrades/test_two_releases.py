@@ -1,4 +1,4 @@
-"""API and workers of the previous release and of this one, beside each other on one database and one broker."""
+"""API and workers of the previous release and of this one, from their wheels, under load, on one database."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, StatelessR
 from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION, unpack
+from tests.support.data.wheels import unpack_wheel
 from tests.support.processes.fleet import ALL_QUEUES, ROOT, FleetProcess, free_port
 from tests.support.waiting import until
 
@@ -41,11 +42,13 @@ settings.home.mkdir(parents=True, exist_ok=True)
 print(asyncio.run(prepare_database(settings, settings.require_database_url())).read_text())
 """
 _START_S = 120.0
+_LOAD = 60
+"""Messages that are sent while the worker of the previous release stops: some run there, and move."""
 
 
 @dataclass(frozen=True)
 class _Release:
-    """The code of one release, and the processes that it starts."""
+    """The unpacked wheel of one release, and the processes that it starts."""
 
     root: Path
     env: dict[str, str]
@@ -120,8 +123,14 @@ async def fleet(empty_url: str, redis_url: str, tmp_path: Path) -> AsyncGenerato
         "NOVA_DEFAULT_ENGINE": "scripted",
         "NOVA_EFFECTS__EMBEDDING_PROVIDER": "off",
     }
-    unpack(tmp_path / "previous")
-    previous, this = (_Release(root, env, tmp_path) for root in (tmp_path / "previous", ROOT))
+    unpack(tmp_path / "previous-source")
+    roots = {tmp_path / "previous": tmp_path / "previous-source", tmp_path / "this": ROOT}
+    for root, source in roots.items():
+        await asyncio.to_thread(unpack_wheel, source, root)
+    previous, this = (_Release(root, env, tmp_path) for root in roots)
+    for release in (previous, this):
+        where = await asyncio.to_thread(release.python, "import nova_workers; print(nova_workers.__file__)")
+        assert where.startswith(str(release.root)), "the release is that of its wheel"
     key = await asyncio.to_thread(previous.python, _PREPARE)
     assert await migrate.current(empty_url) == REVISION
     await migrate.upgrade(empty_url)
@@ -183,6 +192,7 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
         # Both are there: no run has to last until a worker has started.
         long_id = await _begun_by(previous_worker, fleet.database_url, this_api)
         following = asyncio.gather(*(_follow(client, long_id) for client in (this_api, previous_api)))
+        load = asyncio.create_task(_send(this_api, previous_api))
         # As a rolling deploy does: the run goes on in the new worker, after its last step.
         previous_worker.terminate()
         assert await previous_worker.ended() == 0
@@ -191,8 +201,27 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
             assert attempts[-1] >= 2
         ended = await this_api.runs.get(long_id)
         assert ended.status == "succeeded"
+        await _all_succeed(this_api, await load)
         # The old API before the new worker.
         await _complete(previous_api, this_api)
+
+
+async def _send(*clients: NovaClient) -> list[str]:
+    """Send messages through the APIs in turn, and return the runs that were accepted."""
+    sent = [await clients[number % len(clients)].runs.create(_short()) for number in range(_LOAD)]
+    return [run.id for run in sent]
+
+
+def _short() -> StatelessRunCreate:
+    return StatelessRunCreate(message=_script(1))
+
+
+async def _all_succeed(client: NovaClient, runs: list[str]) -> None:
+    for run_id in runs:
+        text, _ = await _follow(client, run_id)
+        assert text == "0. That is all."
+        ended = await client.runs.get(run_id)
+        assert ended.status == "succeeded", ended
 
 
 async def _save_agents(client: NovaClient) -> None:

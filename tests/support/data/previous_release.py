@@ -1,4 +1,4 @@
-"""The release before this one, as the tests of upgrades know it. Change it with each release."""
+"""The release before this one, as the tests of upgrades know it. Change it with each release (tested)."""
 
 from __future__ import annotations
 
