@@ -21,6 +21,7 @@ from .rights.audit import AuditEvent
 from .rights.audit_chain import AuditChain
 from .rights.ceilings import keep_ceilings
 from .rights.row_security import protect
+from .rollouts import Rollout
 from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from .schedule import Trigger, TriggerFiring
 from .sessions import EngineSession
@@ -65,6 +66,7 @@ __all__ = [
     "Person",
     "ProjectItem",
     "RequestPart",
+    "Rollout",
     "Run",
     "RunAttempt",
     "RunWait",

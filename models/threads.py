@@ -96,6 +96,7 @@ class Thread(Table, table=True):
     forked_from_thread_id: str | None = id_ref(null=True)
     forked_from_turn_id: str | None = id_ref(null=True)
     orchestration_id: str | None = id_ref(null=True, comment="The orchestration that one of its agents has it for")
+    rollout_id: str | None = id_ref(null=True, comment="The latest rollout whose candidate it used")
     ephemeral: bool = boolean(comment="In no list or search, without a title, purged a day after its last use")
     origin: str = string(default="api", comment="What began it")
     created_by: str | None = id_ref(null=True, comment="The API key whose request began it; null for other origins")

@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ForeignKeyConstraint, Index
+from sqlalchemy import ForeignKeyConstraint, Index, text
 
 from nova_workers.base.vocabulary import MessageKind, StopReason, ToolCallStatus, TurnStatus, TurnType
 
@@ -23,6 +23,15 @@ class Turn(Table, table=True):
         Index("uq_turns__run_id", "run_id", unique=True),
         Index(None, "thread_id", "depth"),
         Index(None, "parent_turn_id"),
+        # The turns of each version in a rollout. Without columns that change: their updates would be in no heap-only
+        # tuple, of whichever turn.
+        Index(
+            "ix_turns__rollout",
+            "rollout_id",
+            "agent_version",
+            "id",
+            postgresql_where=text("rollout_id IS NOT NULL"),
+        ),
         {"postgresql_with": {"fillfactor": "80"}},
     )
 
@@ -36,6 +45,7 @@ class Turn(Table, table=True):
     status: str = string(default="running")
     agent_id: str = id_ref()
     agent_version: int | None = count(null=True, default=None)
+    rollout_id: str | None = id_ref(null=True, comment="The rollout in which it took part, with either version")
     engine: str | None = string(null=True)
     model: str | None = string(null=True)
     provider: str | None = string(null=True)

@@ -112,6 +112,12 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     "orchestration_configs": AuditRule("orchestration_config", ("version",)),
     "orchestrations": AuditRule("orchestration", ("id",), operations="INSERT"),
     "push_configs": AuditRule("push_config", ("run_id", "name")),
+    "rollouts": AuditRule(
+        "rollout",
+        ("id",),
+        marks=(("breach", "breached"), ("promoted_at", "promoted"), ("ended_at", "stopped")),
+        bookkeeping=("looks", "share", "step_ends_at", "agent_id", *_CHANGED_AT),
+    ),
     # Each claim and each end of a run updates its thread and itself: of these columns only.
     "runs": AuditRule(
         "run",

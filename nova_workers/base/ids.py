@@ -46,6 +46,7 @@ IdKind = Literal[
     "per",
     "psh",
     "rls",
+    "rol",
     "run",
     "sgn",
     "tch",

@@ -162,6 +162,16 @@ TrialArm = Literal["candidate", "baseline"]
 TrialState = Literal["pending", "running", "done"]
 """``pending``: it has no run yet; ``done``: its run has ended, and the answer was judged, or it was left out."""
 
+# Rollouts
+
+OpenRolloutStatus = Literal["running", "waiting"]
+"""``waiting``: the next step needs a person's approval."""
+RolloutStatus = Literal[OpenRolloutStatus, "promoted", "stopped"]
+"""``promoted``: the candidate is the current version since. ``stopped``: it is used no more."""
+OPEN_ROLLOUTS: Final[tuple[OpenRolloutStatus, ...]] = get_args(OpenRolloutStatus)
+GuardrailMeasure = Literal["failure", "cost", "latency", "feedback"]
+"""What a guardrail watches: failed runs, dollars and seconds of a run, scores that people gave."""
+
 # Projects
 
 ProjectItemKind = Literal["agent", "skill", "trigger"]
@@ -210,6 +220,7 @@ WebhookKind = Literal[
     "work_order_review",
     "audit_recorded",
     "feedback_given",
+    "rollout_changed",
 ]
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "task_changed", "test"]

@@ -49,6 +49,7 @@ from nova_workers.domain.orchestrations.rules.models.rankings import RankingRefr
 from nova_workers.domain.orchestrations.rules.tick import OrchestrationTicker
 from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
 from nova_workers.domain.orders.rules.tick import OrderTicker
+from nova_workers.domain.rollouts.rules.service import RolloutSweep
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.control import ControlChannel
 from nova_workers.domain.runs.rules.executor import RunExecutor
@@ -110,6 +111,7 @@ class WorkerServices:
     evaluations: EvaluationTicker
     orchestrations: OrchestrationTicker
     orders: OrderTicker
+    rollouts: RolloutSweep
     backfill: Backfill
     retention: Retention
     audit_seals: AuditSeals
@@ -156,9 +158,10 @@ class WorkerServices:
             self.dispatcher.ring_deliveries()
 
     async def sweep(self) -> None:
-        """Repeat what a crash left undone in open orchestrations and work orders."""
+        """Repeat what a crash left undone in open orchestrations and work orders; judge and advance rollouts."""
         await self.orchestrations.tick()
         await self.orders.tick()
+        await self.rollouts.sweep()
 
     async def learn_about_models(self) -> None:
         """Compute old rankings of models again, ask the judges of models, and discover models: each once a day."""
@@ -314,6 +317,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         evaluations=EvaluationTicker(work, clock),
         orchestrations=OrchestrationTicker(work, clock),
         orders=build_order_ticker(settings, work),
+        rollouts=RolloutSweep(work),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
             database,

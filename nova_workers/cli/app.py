@@ -55,6 +55,7 @@ COMMANDS = (
     Lazy("chat", "nova_workers.cli.talk.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("acp", "nova_workers.cli.acp.command", "Serve an editor on stdio: an agent of the fleet in it.", _TALK, "acp"),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
+    Lazy("rollout", "nova_workers.cli.workspace.rollouts", "Roll out a version of an agent in steps.", _LOOK),
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),
     Lazy("threads", "nova_workers.cli.records.threads", "List, read, fork and delete conversations.", _LOOK),
     Lazy("runs", "nova_workers.cli.records.runs", "List, follow, answer, edit and cancel runs.", _LOOK),

@@ -35,6 +35,7 @@ from nova_workers.client.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.resources.overview import Overview
 from nova_workers.client.resources.pairings import Pairings
 from nova_workers.client.resources.projects import Projects
+from nova_workers.client.resources.rollouts import Rollouts
 from nova_workers.client.resources.run_lists import RunLists
 from nova_workers.client.resources.runs import Runs
 from nova_workers.client.resources.secrets import Secrets
@@ -125,6 +126,7 @@ class NovaClient:
         self.tenants = Tenants(transport)
         self.archives = Archives(transport)
         self.projects = Projects(transport)
+        self.rollouts = Rollouts(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

@@ -48,6 +48,7 @@ class NewTurn(TypedDict):
     agent_id: str
     agent_version: str
     run_id: NotRequired[str]
+    rollout_id: NotRequired[str]
     source_event_id: NotRequired[str]
     type: NotRequired[str]
     status: NotRequired[str]

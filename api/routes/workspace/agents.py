@@ -75,7 +75,7 @@ async def get_tool_servers(agent_id: AgentIdPath, caller: AgentsReader, state: S
     return AgentToolServersView(away=await state.services.away_servers.of(caller.tenant_id, agent.id))
 
 
-@router.put("/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES])
+@router.put("/{agent_id}", responses=problems(404, 409, 410, 412, body=True), dependencies=[CAPABILITIES])
 async def replace_agent(
     agent_id: AgentIdPath,
     body: AgentReplace,
@@ -98,7 +98,7 @@ async def replace_agent(
 
 
 @router.patch(
-    "/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES], name="patch_agent"
+    "/{agent_id}", responses=problems(404, 409, 410, 412, body=True), dependencies=[CAPABILITIES], name="patch_agent"
 )
 async def change_agent(
     agent_id: AgentIdPath,
@@ -144,6 +144,16 @@ async def list_agent_versions(
     return listing.page(rows, lambda agent: agent.version)
 
 
+@router.post(
+    "/{agent_id}/versions", status_code=201, responses=problems(404, 410, body=True), dependencies=[CAPABILITIES]
+)
+async def save_agent_version(agent_id: AgentIdPath, body: AgentPatch, caller: AgentsCaller, state: State) -> AgentView:
+    """Save a version that is not current, for a rollout: the current one with the fields that the body has."""
+    return await state.services.agents.save_version(
+        caller.tenant_id, agent_id, body, actor=PERSON, rights=caller.author
+    )
+
+
 @router.get("/{agent_id}/versions/{version}", responses=problems(404, 410, 422))
 async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: AgentsReader, state: State) -> AgentView:
     """Get an earlier version of an agent."""
@@ -151,7 +161,7 @@ async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: Age
         return await ledger.get_version(connection, caller.tenant_id, agent_id, version)
 
 
-@router.post("/{agent_id}/rollback", responses=problems(404, 410, body=True), dependencies=[CAPABILITIES])
+@router.post("/{agent_id}/rollback", responses=problems(404, 409, 410, body=True), dependencies=[CAPABILITIES])
 async def rollback_agent(
     agent_id: AgentIdPath, body: AgentRollback, caller: AgentsCaller, state: State, response: Response
 ) -> AgentView:

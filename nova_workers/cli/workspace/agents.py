@@ -57,6 +57,9 @@ RevokeOption = Annotated[
 IfVersionOption = Annotated[
     int | None, typer.Option("--if-version", min=1, help="Refuses if the newest version is another.")
 ]
+NoReleaseOption = Annotated[
+    bool, typer.Option("--no-release", help="Only saves the version, for nova rollout start; the current one stays.")
+]
 VersionArgument = Annotated[int, typer.Argument(min=1, help="A version's number.")]
 MaxTurnsOption = Annotated[int | None, typer.Option(min=1, max=1000, help="Most model calls a turn.")]
 
@@ -146,6 +149,7 @@ async def edit(
     revoke: RevokeOption = None,
     max_turns: MaxTurnsOption = None,
     if_version: IfVersionOption = None,
+    no_release: NoReleaseOption = False,
 ) -> None:
     """Write a new version: the whole configuration from a file, or the present one with the options changed."""
     changed = _given(name, description, identity, instructions, model, engine, engine_config, trust, max_turns)
@@ -159,15 +163,23 @@ async def edit(
             raise InvalidInput(f"The file is about another agent than {agent!r}; `nova agents rename` changes an id.")
         spec |= regranted(spec, capability or (), skill or (), revoke or ())
         with blame_file(file):
-            replaced = await agents.replace(agent, build(AgentReplace, spec), if_version=if_version)
-        _show(session, replaced)
+            whole = build(AgentReplace, spec)
+            if no_release:
+                written = await agents.save_version(agent, AgentPatch.model_validate(whole.model_dump()))
+            else:
+                written = await agents.replace(agent, whole, if_version=if_version)
+        _show(session, written)
         return
     if regrants:
         present = await agents.get(agent)
         changed |= regranted(present.spec.model_dump(mode="json"), capability or (), skill or (), revoke or ())
         # A patch replaces a whole field, so a concurrent grant would be lost.
         if_version = if_version or present.version
-    _show(session, await agents.patch(agent, build(AgentPatch, changed), if_version=if_version))
+    patch = build(AgentPatch, changed)
+    if no_release:
+        _show(session, await agents.save_version(agent, patch))
+    else:
+        _show(session, await agents.patch(agent, patch, if_version=if_version))
 
 
 deletion(app, "Delete agents.", "agents: Ids of agents.", lambda nova: nova.agents.delete)

@@ -37,6 +37,7 @@ from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.sync.resources.overview import Overview
 from nova_workers.client.sync.resources.pairings import Pairings
 from nova_workers.client.sync.resources.projects import Projects
+from nova_workers.client.sync.resources.rollouts import Rollouts
 from nova_workers.client.sync.resources.run_lists import RunLists
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
@@ -126,6 +127,7 @@ class SyncNovaClient:
         self.tenants = Tenants(transport)
         self.archives = Archives(transport)
         self.projects = Projects(transport)
+        self.rollouts = Rollouts(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

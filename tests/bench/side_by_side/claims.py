@@ -34,6 +34,11 @@ _HERE = Path(__file__).resolve().parents[3]
 _TENANT = "ten_bench"
 _MODULE = Path(this_claim.__file__).relative_to(_HERE)
 
+_ROLLOUT = """
+INSERT INTO rollouts (id, tenant_id, agent_id, version, baseline_version, steps, guardrails, share)
+VALUES ('rol_bench', :tenant_id, 'nova', 1, 1, '[]', '[]', 5000)
+"""
+
 _ClaimNext = Callable[..., Awaitable[Any]]
 _Times = dict[str, list[float]]
 
@@ -80,6 +85,8 @@ async def _measure(url: str, versions: dict[str, _ClaimNext], options: argparse.
         async with database.transaction() as connection:
             await ensure_tenant(connection, _TENANT, "bench")
             await seed_defaults(connection, _TENANT)
+            if options.rollout:
+                await connection.execute(_ROLLOUT, tenant_id=_TENANT)
         threads = [(await _claim(database, this_claim.claim_next, None))[1] for _ in range(options.threads)]
         for number in range(options.claims):
             thread_id = threads[number % len(threads)]
@@ -111,5 +118,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", help="the other version: any revision that git knows")
     parser.add_argument("--claims", type=int, default=10_000, help="of each version")
+    parser.add_argument("--rollout", action="store_true", help="with an open rollout of the agent")
     parser.add_argument("--threads", type=int, default=200)
     _compare(parser.parse_args())

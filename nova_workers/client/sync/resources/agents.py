@@ -78,6 +78,10 @@ class Agents:
             Page[AgentView], "GET", f"/v1/agents/{agent_id}/versions", params={"limit": limit, "cursor": cursor}
         )
 
+    def save_version(self, agent_id: str, change: AgentPatch) -> AgentView:
+        """Save a version that is not current, for a rollout: the current one with the fields that `change` sets."""
+        return self._transport.fetch(AgentView, "POST", f"/v1/agents/{agent_id}/versions", body=change)
+
     def version(self, agent_id: str, version: int) -> AgentView:
         """Return an earlier version of an agent."""
         return self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}/versions/{version}")

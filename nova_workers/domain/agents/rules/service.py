@@ -187,7 +187,7 @@ class Agents:
         """
 
         async def merge(_: Connection, agent: AgentView) -> AgentSpec:
-            return agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
+            return _patched(agent.spec, patch)
 
         return await self.edit(tenant_id, agent_id, merge, actor=actor, rights=rights, expected=expected)
 
@@ -233,6 +233,39 @@ class Agents:
             await self._check(connection, tenant_id, earlier.spec)
             await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=earlier.spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
+
+    async def save_version(
+        self, tenant_id: str, agent_id: str, patch: AgentPatch, *, actor: str, rights: AuthorRights = _NO_RIGHTS
+    ) -> AgentView:
+        """Save a version that is not current: the current one, with the fields that `patch` sets. For a rollout.
+
+        Raises:
+            InvalidInput, Forbidden, NotFound, Gone: As `patch`.
+        """
+        async with self._database.transaction() as connection:
+            agent = await ledger.lock_agent(connection, tenant_id, agent_id)
+            spec = _patched(agent.spec, patch)
+            await self.check_within(connection, tenant_id, agent.spec, spec, actor=actor, rights=rights)
+            return await ledger.save_version(connection, tenant_id, agent_id, spec, created_by=actor)
+
+    async def check_within(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        before: AgentSpec,
+        after: AgentSpec,
+        *,
+        actor: str,
+        rights: AuthorRights,
+    ) -> None:
+        """Check a configuration of a locked agent, and that its author may give it, in the caller's transaction.
+
+        Raises:
+            InvalidInput: It names something that does not exist; names the field.
+            Forbidden: As `create`.
+        """
+        await self._check(connection, tenant_id, after, before=before)
+        await self._check_author(connection, tenant_id, actor, rights, before=before, after=after)
 
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
         """Delete an agent, its triggers and its queued runs; park its tasks. The rest stays readable.
@@ -306,6 +339,7 @@ class Agents:
             return done
         agent = await ledger.lock_agent(connection, tenant_id, agent_id)
         ledger.expect_version(agent, expected)
+        await ledger.require_no_rollout(connection, tenant_id, agent_id)
         held = holdings_of(agent.spec, self._grants)
         check_steers(rights, held, field="to", what=f"the agent {agent_id!r}")
         rename = Rename(tenant_id, agent_id, to_id)
@@ -369,3 +403,7 @@ class Agents:
             author = await ledger.get_agent(connection, tenant_id, actor)
             rights = AuthorRights.of_agent(holdings_of(author.spec, self._grants))
         check_author(rights, Authored(after, before, self._grants))
+
+
+def _patched(spec: AgentSpec, patch: AgentPatch) -> AgentSpec:
+    return spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})

@@ -92,6 +92,7 @@ SWEPT: Final = (
     ("tasks", "created_by"),
     ("task_changes", "actor"),
     ("webhooks", "agent_id"),
+    ("rollouts", "agent_id"),
     ("orchestrations", "agent_id"),
     ("evaluations", "agent_id"),
     ("secrets", "updated_by"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nova_workers.base.errors import Conflict, NotFound, VersionMismatch, deleted, existing
+from nova_workers.base.vocabulary import OPEN_ROLLOUTS, sql_list
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
@@ -14,13 +15,26 @@ from nova_workers.ledger.stored import read_stored, to_store
 
 _MOST_LOOKED_AT = 5_000
 
+# The newest version need not be the current one: it may be saved for a rollout.
+NEXT_VERSION = """
+1 + GREATEST(a.version, (SELECT max(v.version) FROM agent_versions v
+                          WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id))
+"""
+"""The number of the next version of the agent ``a``."""
+
+OPEN_ROLLOUT = f"""
+SELECT o.id, o.version FROM rollouts o
+ WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id AND o.status IN {sql_list(OPEN_ROLLOUTS)}
+"""
+"""The open rollout of the agent ``a``."""
+
 # A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there. A
 # former id is free once the agent that was renamed is deleted.
-_CREATE = """
+_CREATE = f"""
 WITH made AS (
     INSERT INTO agents AS a (tenant_id, id, version, spec) VALUES (:tenant_id, :agent_id, 1, :spec)
     ON CONFLICT (tenant_id, id) DO UPDATE
-       SET version = a.version + 1, spec = EXCLUDED.spec, created_at = now(), updated_at = now(), deleted_at = NULL,
+       SET version = {NEXT_VERSION}, spec = EXCLUDED.spec, created_at = now(), updated_at = now(), deleted_at = NULL,
            renamed_to = NULL, directory = NULL
      WHERE a.deleted_at IS NOT NULL
        AND NOT EXISTS (SELECT FROM agents n
@@ -36,19 +50,55 @@ SELECT *, :created_by AS created_by, NULL AS renamed_from FROM made
 """
 
 # Equal configuration makes no version, so that a repeated PUT changes nothing. `expected` is the version that this
-# one follows.
-_REPLACE = """
+# one follows. The version that a rollout compares its candidate with stays the current one until the rollout ends.
+_REPLACE = f"""
 WITH changed AS (
-    UPDATE agents
-       SET version = version + 1, spec = :spec, updated_at = now()
+    UPDATE agents a
+       SET version = {NEXT_VERSION}, spec = :spec, updated_at = now()
      WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL AND spec <> :spec
        AND (:expected::bigint IS NULL OR version = :expected)
+       AND NOT EXISTS ({OPEN_ROLLOUT})
     RETURNING *
 ), kept AS (
     INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
     SELECT tenant_id, id, version, spec, :created_by FROM changed
 )
 SELECT *, :created_by AS created_by, NULL AS renamed_from FROM changed
+"""
+
+# A version that is not current. Equal to the current or to the newest one, it is that one.
+_SAVE_VERSION = f"""
+INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
+SELECT a.tenant_id, a.id, {NEXT_VERSION}, :spec, :created_by
+  FROM agents a
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL AND a.spec <> :spec
+   AND NOT EXISTS (SELECT FROM agent_versions n
+                    WHERE n.tenant_id = a.tenant_id AND n.agent_id = a.id AND n.spec = :spec
+                      AND n.version = {NEXT_VERSION} - 1)
+RETURNING version
+"""
+
+_EQUAL_VERSION = """
+SELECT v.version
+  FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version >= a.version
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND v.spec = :spec
+ ORDER BY v.version = a.version DESC, v.version DESC
+ LIMIT 1
+"""
+
+_OPEN_ROLLOUT = f"""
+SELECT x.id, x.version FROM agents a CROSS JOIN LATERAL ({OPEN_ROLLOUT}) x
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
+"""
+
+# The candidate of a rollout becomes the current version, if the one before is current still.
+_PROMOTE = """
+UPDATE agents a
+   SET version = v.version, spec = v.spec, updated_at = now()
+  FROM agent_versions v
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL AND a.version = :expected
+   AND v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = :version
+RETURNING a.version
 """
 
 # A former id has no versions.
@@ -82,7 +132,7 @@ _COUNT = "SELECT count(*) FROM agents WHERE tenant_id = :tenant_id AND deleted_a
 
 # With the agent goes all that would start it by itself or hold it back: its id may be taken by another agent, which
 # must not inherit triggers, work on tasks or a pause. Tasks are parked until they have another owner.
-_DELETE = """
+_DELETE = f"""
 WITH gone AS (
     UPDATE agents SET deleted_at = now() WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL
     RETURNING tenant_id, id
@@ -97,6 +147,12 @@ WITH gone AS (
      WHERE k.tenant_id = gone.tenant_id AND k.owner_agent_id = gone.id AND k.status = 'active'
 ), switch AS (
     DELETE FROM switches s USING gone WHERE s.scope = 'agent' AND s.tenant_id = gone.tenant_id AND s.target = gone.id
+), rollout AS (
+    UPDATE rollouts o
+       SET status = 'stopped', reason = 'The agent was deleted.', ended_at = now(), updated_at = now(),
+           step_ends_at = NULL
+      FROM gone
+     WHERE o.tenant_id = gone.tenant_id AND o.agent_id = gone.id AND o.status IN {sql_list(OPEN_ROLLOUTS)}
 )
 SELECT id FROM gone
 """
@@ -183,7 +239,7 @@ async def replace_agent(
     created_by: str,
     expected: int | None = None,
 ) -> AgentView:
-    """Give an agent a new configuration, as its next version. An equal one changes nothing.
+    """Give an agent a new configuration, as its next version, which is the current one. An equal one changes nothing.
 
     Args:
         connection: Where.
@@ -196,6 +252,7 @@ async def replace_agent(
         NotFound: There is no such agent.
         Gone: It was deleted.
         VersionMismatch: Its newest version is not the one that was expected.
+        Conflict: It has an open rollout.
     """
     row = await connection.fetchrow(
         _REPLACE, tenant_id=tenant_id, agent_id=agent_id, spec=_json(spec), created_by=created_by, expected=expected
@@ -204,7 +261,51 @@ async def replace_agent(
         return _view(row)
     agent = await get_agent(connection, tenant_id, agent_id)
     expect_version(agent, expected)
+    if _json(agent.spec) != _json(spec):
+        await require_no_rollout(connection, tenant_id, agent_id)
     return agent
+
+
+async def require_no_rollout(connection: Connection, tenant_id: str, agent_id: str) -> None:
+    """Refuse to change what an open rollout compares its candidate with.
+
+    Raises:
+        Conflict: The agent has an open rollout.
+    """
+    row = await connection.fetchrow(_OPEN_ROLLOUT, tenant_id=tenant_id, agent_id=agent_id)
+    if row is not None:
+        raise Conflict(
+            f"Version {row['version']} of agent {agent_id!r} is being rolled out, and compared with the current one. "
+            "Stop the rollout first, or save a version that is not current.",
+            agent_id=agent_id,
+            rollout_id=row["id"],
+        )
+
+
+async def save_version(
+    connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, created_by: str
+) -> AgentView:
+    """Save the next version of a locked agent, without making it the current one. An equal one changes nothing.
+
+    Raises:
+        NotFound: There is no such agent.
+        Gone: It was deleted.
+    """
+    values: dict[str, object] = {"tenant_id": tenant_id, "agent_id": agent_id, "spec": _json(spec)}
+    version = await connection.fetchval(_SAVE_VERSION, **values, created_by=created_by)
+    if version is None:
+        version = await connection.fetchval(_EQUAL_VERSION, **values)
+    return await get_version(connection, tenant_id, agent_id, version)
+
+
+async def promote_version(
+    connection: Connection, tenant_id: str, agent_id: str, version: int, *, expected: int
+) -> bool:
+    """Make a version the current one, if `expected` is that still. Return whether it was."""
+    promoted = await connection.fetchval(
+        _PROMOTE, tenant_id=tenant_id, agent_id=agent_id, version=version, expected=expected
+    )
+    return promoted is not None
 
 
 def expect_version(agent: AgentView, expected: int | None) -> None:

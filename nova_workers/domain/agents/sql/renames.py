@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nova_workers.base.errors import Conflict
+from nova_workers.domain.agents.sql.records import NEXT_VERSION
 from nova_workers.ledger.database import Connection, Row
 
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('nova renames ' || :tenant_id, 0))"
@@ -24,10 +25,10 @@ SELECT id FROM runs WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND st
 """
 
 # The new id is free, or a former id of the same agent. The version records the rename. Generated columns follow `spec`.
-_TAKE_ID = """
+_TAKE_ID = f"""
 INSERT INTO agents AS a (tenant_id, id, version, spec, directory, created_at)
-SELECT tenant_id, :to_id, version + 1, spec, NULLIF(COALESCE(directory, id), :to_id), created_at
-  FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id
+SELECT a.tenant_id, :to_id, {NEXT_VERSION}, a.spec, NULLIF(COALESCE(a.directory, a.id), :to_id), a.created_at
+  FROM agents a WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET version = EXCLUDED.version, spec = EXCLUDED.spec, directory = EXCLUDED.directory,
        created_at = EXCLUDED.created_at, updated_at = now(), deleted_at = NULL, renamed_to = NULL
@@ -77,19 +78,20 @@ _RUN_LISTS = """
 UPDATE run_lists SET query = jsonb_set(query, '{agent_id}', to_jsonb(:to_id::text))
  WHERE tenant_id = :tenant_id AND query ->> 'agent_id' = :agent_id
 """
-_AT_ONCE = (_TRIGGERS, _TASKS, _WEBHOOKS, _ORCHESTRATIONS, _PAUSE, _ASKED_WAITS, _ESCALATIONS, _RUN_LISTS)
+_ROLLOUTS = "UPDATE rollouts SET agent_id = :to_id WHERE tenant_id = :tenant_id AND agent_id = :agent_id"
+_AT_ONCE = (_TRIGGERS, _ROLLOUTS, _TASKS, _WEBHOOKS, _ORCHESTRATIONS, _PAUSE, _ASKED_WAITS, _ESCALATIONS, _RUN_LISTS)
 
 # Agents that may ask the renamed one get a version that names it by its new id.
-_GRANTS = """
+_GRANTS = f"""
 WITH changed AS (
     UPDATE agents a
-       SET version = version + 1, updated_at = now(),
-           spec = jsonb_set(spec, '{capabilities,agents,config,may_ask}', (
+       SET version = {NEXT_VERSION}, updated_at = now(),
+           spec = jsonb_set(spec, '{{capabilities,agents,config,may_ask}}', (
                SELECT jsonb_agg(CASE WHEN named = :agent_id THEN :to_id ELSE named END ORDER BY place)
-                 FROM jsonb_array_elements_text(spec #> '{capabilities,agents,config,may_ask}')
+                 FROM jsonb_array_elements_text(spec #> '{{capabilities,agents,config,may_ask}}')
                       WITH ORDINALITY AS x (named, place)))
      WHERE tenant_id = :tenant_id AND deleted_at IS NULL
-       AND spec #> '{capabilities,agents,config,may_ask}' ? :agent_id
+       AND spec #> '{{capabilities,agents,config,may_ask}}' ? :agent_id
     RETURNING *
 )
 INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)

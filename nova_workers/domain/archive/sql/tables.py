@@ -108,8 +108,8 @@ KEPT: Final = (
         "x.id",
         agent="x.agent_id",
         thread="x.id",
-        # Keys are in no archive.
-        omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id", "created_by"}),
+        # Keys and rollouts are in no archive.
+        omit=frozenset({"active_run_id", "session_id", "purge_at", "orchestration_id", "created_by", "rollout_id"}),
     ),
     KeptTable("thread_states", "x.thread_id", join=_OF_THREAD, agent="h.agent_id", thread="h.id"),
     KeptTable(
@@ -129,6 +129,7 @@ KEPT: Final = (
         only=f"x.status IN {sql_list(ENDED_TURNS)}",
         agent="h.agent_id",
         thread="h.id",
+        omit=frozenset({"rollout_id"}),
     ),
     KeptTable("messages", "h.id, t.depth, t.id, x.seq", join=_OF_TURN, agent="h.agent_id", thread="h.id"),
     KeptTable(
@@ -165,6 +166,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "dataset_examples": "with their dataset",
     "evaluations": "their runs are gone with their ephemeral threads",
     "evaluation_trials": "with their evaluation",
+    "rollouts": "compare runs of this fleet; the versions are in the archive",
     "people": "they are known to this fleet's provider of single sign-on",
     "channel_pairings": "rights of people of this fleet",
     "leases": "belong to processes beside this fleet",

@@ -84,8 +84,8 @@ SELECT 'tasks.parent_task_id', x.id::text FROM tasks x LEFT JOIN tasks p
 LIMIT 1
 """
 
-# An agent's row and its newest version must be equal: people see one, and runs begin with the other. A higher version
-# would conflict with the next change.
+# An agent's row and its current version must be equal: people see one, and runs begin with the other. Higher versions
+# were saved and are not current.
 _DIFFERENT = """
 SELECT a.id, a.version, 'is not in agent_versions' AS problem
   FROM agents a
@@ -93,11 +93,10 @@ SELECT a.id, a.version, 'is not in agent_versions' AS problem
    AND NOT EXISTS (SELECT FROM agent_versions v
                     WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version)
 UNION ALL
-SELECT a.id, v.version, CASE WHEN v.version = a.version THEN 'has another spec in agent_versions than in agents'
-                             ELSE 'is in agent_versions, but agents say that ' || a.version || ' is the newest' END
+SELECT a.id, v.version, 'has another spec in agent_versions than in agents'
   FROM agents a JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
  WHERE a.tenant_id = :tenant_id AND a.renamed_to IS NULL
-   AND (v.version > a.version OR (v.version = a.version AND v.spec <> a.spec))
+   AND v.version = a.version AND v.spec <> a.spec
 LIMIT 1
 """
 _UNKNOWN_SKILL = """

@@ -27,6 +27,7 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "work_order_review": "work_order.review",
     "audit_recorded": "audit.recorded",
     "feedback_given": "feedback.given",
+    "rollout_changed": "rollout.changed",
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""

@@ -128,6 +128,24 @@ def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardr
     return None
 
 
+def judge_look(
+    guardrail: Guardrail, guardrails: Sequence[Guardrail], candidate: Sequence[float], baseline: Sequence[float]
+) -> Breach | None:
+    """Return the breach that one look finds, as `find_breach` does at it; None if the candidate may continue.
+
+    Args:
+        guardrail: The one whose look it is.
+        guardrails: All of the rollout, which share its error.
+        candidate: The candidate's first values, as many as the look has.
+        baseline: The values of the current version from before the last of these, the newest last.
+    """
+    measures: list[Measure] = [each.measure for each in guardrails]
+    error = dict(zip(measures, _errors(measures), strict=True))[guardrail.measure]
+    if len(baseline) < MIN_BASELINE:
+        return None
+    return _look(guardrail, error * LOOKS[len(candidate)], candidate, baseline)
+
+
 def next_look(values: int) -> int | None:
     """Return after how many of the candidate's values the next look is; None if all were made."""
     return next((look for look in LOOKS if look > values), None)
@@ -163,15 +181,17 @@ class _Samples:
         spent = LOOKS.get(len(self._candidate))
         if spent is None or len(self._baseline) < MIN_BASELINE:
             return None
-        return self._look(self._error * spent)
+        return _look(self._guardrail, self._error * spent, self._candidate, self._baseline)
 
-    def _look(self, threshold: float) -> Breach | None:
-        candidate, measure = self._candidate, self._guardrail.measure
-        baseline = self._baseline[-BASELINE_PER_VALUE * len(candidate) :]
-        p_value = _p_value(self._guardrail, candidate, baseline)
-        if p_value > threshold:
-            return None
-        return Breach(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(baseline), len(baseline))
+
+def _look(
+    guardrail: Guardrail, threshold: float, candidate: Sequence[float], baseline: Sequence[float]
+) -> Breach | None:
+    measure, newest = guardrail.measure, baseline[-BASELINE_PER_VALUE * len(candidate) :]
+    p_value = _p_value(guardrail, candidate, newest)
+    if p_value > threshold:
+        return None
+    return Breach(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(newest), len(newest))
 
 
 def _p_value(guardrail: Guardrail, candidate: Sequence[float], baseline: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from nova_workers.base.errors import NewerValue
 from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import OPEN_ROLLOUTS, sql_list
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.installs import NOTHING_INSTALLED, Installation
@@ -90,6 +91,7 @@ _TURN = insert_turns(
     depth="COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0)",
     agent_id="c.agent_id",
     agent_version="c.agent_version",
+    rollout_id="c.rollout_id",
     source_event_id="""CASE WHEN c.trigger_id IS NULL THEN left(c.meta->>'event_id', 256)
                 ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END""",
 )
@@ -136,6 +138,17 @@ _HELD = """
   WHERE x.ended = 'held')
 """
 
+# The open rollout `o` in which the first claim of a run takes part, and whether the run uses its candidate: since its
+# thread did before, or by a hash of the thread that differs from rollout to rollout.
+_ROLLOUT = f"""
+rollouts o ON o.tenant_id = n.tenant_id AND o.agent_id = n.agent_id AND o.status IN {sql_list(OPEN_ROLLOUTS)}
+          AND n.may_choose
+          AND (t.rollout_id = o.id OR (n.meta @> o.run_metadata AND (o.key_id IS NULL OR o.key_id = t.created_by)))
+"""
+_IS_CANDIDATE = """
+(t.rollout_id = o.id OR (hashtextextended(t.id, hashtext(o.id)) & 2147483647) % 10000 < o.share)
+"""
+
 # The place of the run's agent in its orchestration, with the configuration that its runs use.
 _PLACE = """
 (SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
@@ -166,6 +179,8 @@ def _claiming(has_room: str, *, in_outage: bool) -> str:
     that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays queued
     forever. Runs that are only to be ended need no room, and no process of their own, and are not held.
 
+    A run that asks for no version may take part in the open rollout of its agent, which its turn records.
+
     A held run keeps its place: it is found, and neither it nor a later one is claimed.
 
     The queued runs are found by the parameter: joined to `thread`, a plan that was made while few runs were queued
@@ -180,7 +195,7 @@ def _claiming(has_room: str, *, in_outage: bool) -> str:
     return f"""
 WITH thread AS (
     SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, orchestration_id,
-           deleted_at IS NOT NULL AS deleted
+           created_by, rollout_id, deleted_at IS NOT NULL AS deleted
       FROM threads
      WHERE id = :thread_id AND active_run_id IS NULL
        FOR UPDATE
@@ -189,6 +204,8 @@ WITH thread AS (
            r.cancel_requested_at IS NOT NULL OR t.deleted OR r.losses >= :max_attempts AS over,
            r.losses >= :most_losses AS suspect,
            (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool,
+           r.agent_id, r.meta, r.agent_version IS NULL AND r.asked_version IS NULL AND r.source <> 'work_order'
+                               AND t.orchestration_id IS NULL AS may_choose,
            r.hold, r.held_until, {model_of} AS model_of
       FROM runs r, thread t
      WHERE r.thread_id = :thread_id AND r.status = 'queued'
@@ -198,14 +215,16 @@ WITH thread AS (
        FOR UPDATE OF r
 ), chosen AS (
     SELECT n.*, NOT n.over AND n.hold IS NOT NULL AND n.held_until IS NOT NULL AS is_held,
-           {is_unusable} AS is_unusable
-      FROM next n
+           {is_unusable} AS is_unusable,
+           o.id AS rollout_id, CASE WHEN {_IS_CANDIDATE} THEN o.version END AS candidate
+      FROM next n CROSS JOIN thread t LEFT JOIN {_ROLLOUT}
 ), claimed AS (
     UPDATE runs r
        SET status = 'running', hold = NULL, held_until = NULL, attempt = r.attempt + 1, fence = t.fence,
            worker_id = :worker_id, lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
            started_at = COALESCE(r.started_at, now()), claimed_at = now(),
-           agent_version = COALESCE(r.agent_version, r.asked_version, a.version), needs = {NEEDS},
+           agent_version = COALESCE(r.agent_version, r.asked_version, n.candidate, a.version),
+           needs = {NEEDS},
            code_version = CAST(:versions AS jsonb) ->> {_CODE}
       FROM chosen n, thread t, agents a, tenants w
      WHERE r.id = n.id AND NOT n.is_held AND NOT n.is_unusable
@@ -213,13 +232,17 @@ WITH thread AS (
        AND (n.over OR n.pool = :pool)
        AND (n.over OR (NOT n.suspect AND {_HAS_CODE} AND {has_room}))
     RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
-              t.orchestration_id,
+              t.orchestration_id, n.rollout_id, n.candidate,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
               w.max_cost_usd_per_day AS tenant_budget, w.ceilings, a.max_cost_usd_per_day AS agent_budget,
               a.directory AS agent_directory, COALESCE(a.renamed_to, a.id) AS current_agent_id
 ), held AS (
-    UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
+    UPDATE threads
+       SET fence = c.fence, active_run_id = c.id,
+           rollout_id = CASE WHEN c.candidate IS NULL THEN threads.rollout_id ELSE c.rollout_id END
+      FROM claimed c
+     WHERE threads.id = c.thread_id
 ), turn AS (
     {_TURN}
 ), event AS (

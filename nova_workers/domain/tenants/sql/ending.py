@@ -86,6 +86,7 @@ SWEPT: Final = (
     "evaluations",
     "dataset_examples",
     "datasets",
+    "rollouts",
     "sign_ins",
     "people",
     "upkeep_cursors",

@@ -45,6 +45,7 @@ GIVEN: dict[str, Any] = {
     "run_lists.query": {"agent_id": OLD},
     "run_waits.kind": "agent",
     "run_waits.request": {"kind": "agent", "agent_id": OLD, "message": "Who?"},
+    "rollouts.status": "stopped",
     "deliveries.kind": "notification",
     "deliveries.target": "user",
     "deliveries.payload": {"title": "x", "message": "x"},

@@ -517,10 +517,6 @@ _X: dict[str, Any] = {"name": "x"}
             "version 1 has another spec",
         ),
         (
-            [small_row("agents"), small_row("agent_versions"), small_row("agent_versions", version=2)],
-            "version 2 is in agent_versions, but agents say that 1",
-        ),
-        (
             [small_row(table, spec={**_X, "skills": ["pdf"]}) for table in ("agents", "agent_versions")],
             "'x': spec.skills: there is no skill 'pdf'",
         ),
