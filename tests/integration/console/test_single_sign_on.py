@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
 from pydantic import SecretStr
 
 from nova_workers.base.config import OidcSettings, RoleGrant, Settings
@@ -18,6 +20,8 @@ from nova_workers.base.http_server.connections import GuardedProtocol
 from nova_workers.console.app import build_console
 from nova_workers.console.single_sign_on import CALLBACK
 from nova_workers.ledger.database import Database
+from tests.browser.harness import browser as running_browser
+from tests.browser.harness import missing, new_context, page_of
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
@@ -203,3 +207,29 @@ async def test_a_fleet_without_single_sign_on_has_no_such_sign_in(serve: Serve, 
     async with api.client(None) as client:
         answer = await client.post("/sso/sign-ins", json={"id_token": "any"})
     assert (answer.status_code, answer.json()["context"]["kind"]) == (404, "single_sign_on")
+
+
+@pytest.mark.skipif(missing() is not None, reason=missing() or "")
+async def test_a_person_signs_in_by_the_button_and_ends_the_session_of_another(stage: Stage) -> None:
+    async with stage.browser() as vic, running_browser() as chromium:
+        await stage.sign_in(vic, "vic")
+        async with page_of(await new_context(chromium, base_url=stage.url)) as page:
+            await page.goto("/sessions")
+            await page.get_by_role("link", name="Sign in with Example").click()
+            # The provider's own pages: who one is, and what the console may know.
+            await page.locator("[name=login]").fill("ann")
+            await page.locator("[name=password]").fill("any")
+            await page.locator("[type=submit]").click()
+            await page.locator("[type=submit]").click()
+            await page.wait_for_url("**/sessions")
+            own = page.get_by_role("row", name="ann@example.org")
+            await expect(own.get_by_text("this session")).to_be_visible()
+            found = await Axe().run(page, options={"resultTypes": ["violations"]})
+            assert [one["id"] for one in found.response["violations"] if one["impact"] in {"serious", "critical"}] == []
+            row = page.get_by_role("row", name="vic@example.org")
+            await row.get_by_role("button", name="End").first.click()
+            await page.get_by_role("dialog").get_by_role("button", name="End").click()
+            await expect(row).to_have_count(0)
+            assert (await vic.get("/runs")).headers["location"].startswith("/login")
+            await page.get_by_role("button", name="Sign out").click()
+            await expect(page.get_by_role("link", name="Sign in with Example")).to_be_visible()
