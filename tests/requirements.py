@@ -171,6 +171,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # evaluators
     "evaluators.not-judged": "What an evaluator cannot know is not judged, and never passed.",
     "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
+    # rollouts
+    "rollouts.sticky": "A thread that a candidate answered stays with it while the rollout is open, and then returns.",
+    "rollouts.stop": "A candidate that is worse is stopped by itself, and people learn why.",
     # guardrails of rollouts
     "guardrails.false-stops": "Of a thousand simulated rollouts of equal versions, guardrails stop at most 5 %.",
     "guardrails.power": "A version that fails 20 points more is stopped within 200 of its runs in 95 % of rollouts.",

@@ -334,6 +334,28 @@ def test_agents_are_made_changed_rolled_back_and_deleted(nova: Nova, tmp_path: P
     assert nova("agents", "show", "terse").code == 1
 
 
+def test_a_version_that_is_not_current_is_rolled_out_advanced_and_stopped(nova: Nova) -> None:
+    nova.good("agents", "create", "rolled", "--name", "Rolled")
+    saved = nova.good("agents", "edit", "rolled", "--model", "other", "--no-release", "--json").json
+    assert saved["version"] == 2
+    assert nova.good("agents", "show", "rolled", "--json").json["version"] == 1
+    steps = ("--step", "10%", "--step", "100%:90m:approval")
+    options = (*steps, "--guardrail", "cost:0.5", "--guardrail", "failure", "--metadata", "channel=web", "--json")
+    begun = nova.good("rollout", "start", "rolled", "--version", "2", *options).json
+    assert [(step["percent"], step["hours"], step["approval"]) for step in begun["steps"]] == [
+        (10, None, False),
+        (100, 1.5, True),
+    ]
+    assert {each["measure"]: each["tolerance"] for each in begun["guardrails"]} == {"cost": 0.5, "failure": 0}
+    assert begun["metadata"] == {"channel": "web"}
+    assert "'ten' is no step" in nova("rollout", "start", "rolled", "--version", "2", "--step", "ten").err
+    assert "is being rolled out" in nova("agents", "edit", "rolled", "--model", "third").err
+    assert nova.good("rollout", "advance", "rolled", "--json").json["step"] == 1
+    assert "2 of 2: 100 %" in nova.good("rollout", "status", "rolled").out
+    nova.good("rollout", "stop", "rolled", "--reason", "Too curt.")
+    assert "Too curt." in nova.good("rollout", "list", "rolled").out
+
+
 def test_an_agent_is_created_from_the_output_of_show(nova: Nova) -> None:
     shown = nova.good("agents", "show", "nova", "--json").out
     copy = nova.good("agents", "create", "copy", "-f", "-", "--json", stdin=shown).json

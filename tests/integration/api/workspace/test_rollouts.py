@@ -16,6 +16,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, make_tenant
+from tests.requirements import proves
 
 _EVERYWHERE = [{"percent": 100, "hours": 1}]
 _BROKEN = EngineError("model_error", "The model answered nonsense.", retryable=False)
@@ -76,6 +77,7 @@ async def test_a_version_is_saved_without_becoming_the_current_one(api: Api) -> 
     assert [one["version"] for one in listed] == [4, 3, 2, 1]
 
 
+@proves("rollouts.sticky")
 async def test_a_thread_keeps_its_version_while_the_rollout_is_open_and_returns_after_it(
     api: Api, worker: ManualWorker, database: Database
 ) -> None:
@@ -118,6 +120,7 @@ async def test_a_share_takes_about_as_many_threads_and_a_filter_only_those_that_
     assert {await _turn(api, worker, await api.thread()) for _ in range(5)} == {1}
 
 
+@proves("rollouts.stop")
 async def test_a_candidate_that_fails_is_stopped_by_itself_and_people_learn_why(
     api: Api, worker: ManualWorker, database: Database
 ) -> None:
