@@ -6,6 +6,8 @@ from typing import Any
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.contracts.http.datasets import DatasetCreate, ExampleGive, ExamplesAdd
+from nova_workers.contracts.http.evaluations import EvaluationStart
 from nova_workers.contracts.http.memories import MemoryCreate
 from nova_workers.contracts.http.notes import NoteCreate
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
@@ -141,6 +143,10 @@ async def _fill_workspace(fleet: NovaClient) -> None:
     await fleet.notes.create(
         NoteCreate(agent_id="support", title="Tone", content="Short, warm, and with one next step.")
     )
+    await fleet.datasets.create(DatasetCreate(name="questions", description="What customers ask"))
+    example = ExampleGive(key="prices", input="In which currency are prices?", expected="euros")
+    await fleet.datasets.add("questions", ExamplesAdd(examples=[example]))
+    await fleet.evaluations.start(EvaluationStart(agent="analyst", version=1, dataset="questions"))
     await fleet.webhooks.create(WebhookCreate(url="https://hooks.example.com/nova", enabled=False))
     secret = (await fleet.work_order_secrets.create(OrderSecretCreate())).secret
     order = AiWorkOrderV1.model_validate(valid_order((await fleet.whoami()).tenant_id, secret))

@@ -13,7 +13,10 @@ async def things(nova: Site) -> list[str]:
     (hook,) = (await fleet.webhooks.list(limit=1)).items
     (order,) = (await fleet.work_orders.list(limit=1)).items
     (run,) = (await fleet.runs.list(agent_id="analyst", limit=1)).items
+    (evaluation,) = (await fleet.evaluations.list(limit=1)).items
     return [
+        f"/evaluations/{evaluation.id}",
+        f"/evaluations/{evaluation.id}?key=prices",
         f"/runs/{run.id}",
         f"/chat/{run.thread_id}",
         f"/triggers/{trigger.id}",
