@@ -10,6 +10,7 @@ from dirty_equals import IsPartialDict, IsStr
 
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.http.rollouts import RolloutView
+from nova_workers.domain.rollouts.rules.guardrails import LOOKS, MIN_BASELINE
 from nova_workers.domain.rollouts.rules.service import RolloutSweep
 from nova_workers.domain.rollouts.sql.observations import MOST_OF_THREAD, count_values
 from nova_workers.ledger.database import Database
@@ -125,14 +126,15 @@ async def test_a_candidate_that_fails_is_stopped_by_itself_and_people_learn_why(
     api: Api, worker: ManualWorker, database: Database
 ) -> None:
     await database.execute(_WEBHOOK, tenant_id=api.tenant.id)
-    rollout = await _start(api, steps=[{"percent": 50, "hours": 1}, {"percent": 100, "hours": 1}])
+    rollout = await _start(api, steps=[{"percent": 0}, {"percent": 100, "hours": 1}])
     sweep = RolloutSweep(Work(database))
-    played = 0
-    while (await _report(api))["rollout"]["status"] == "running":
-        await _turn(api, worker, await api.thread(), fails_in=2)
+    # As many of the current version as the first look needs.
+    assert {await _turn(api, worker, await api.thread(), fails_in=2) for _ in range(MIN_BASELINE)} == {1}
+    await _post(api, "rollout/advance", 200, step=0)
+    for _ in range(min(LOOKS)):
+        assert (await _report(api))["rollout"]["status"] == "running"
+        assert await _turn(api, worker, await api.thread(), fails_in=2) == 2
         await asyncio.gather(sweep.sweep(), sweep.sweep())
-        played += 1
-        assert played < 200
     report = await _report(api)
     assert report["rollout"] == IsPartialDict(
         status="stopped", reason=IsStr(regex=r"Guardrail failure: failed runs 100\.0% in 10 of version 2, 0\.0% in .*")
@@ -143,6 +145,7 @@ async def test_a_candidate_that_fails_is_stopped_by_itself_and_people_learn_why(
     assert await _turn(api, worker, await api.thread(), fails_in=2) == 1
     sent = await database.fetchval(_SENT, tenant_id=api.tenant.id, kind="rollout_changed")
     assert [(one["status"], one["rollout_id"]) for one in sent] == [
+        ("running", rollout["id"]),
         ("running", rollout["id"]),
         ("stopped", rollout["id"]),
     ]
