@@ -140,9 +140,9 @@ class NamedPages:
 
 async def _count(client: NovaClient, _: Request) -> Mapping[str, int]:
     """Return how much is open on pages of the menu: what needs a person, and runs that are under way."""
-    attention, fleet = await asyncio.gather(client.overview.attention(limit=1), client.fleet.view())
+    attention = await client.overview.attention(limit=1)
     asked = [group.count for group in (attention.questions, attention.approvals) if group is not None]
-    return {"/inbox": sum(asked), "/runs": fleet.runs.get("running", 0)}
+    return {"/inbox": sum(asked), "/runs": attention.running or 0}
 
 
 async def _read(client: NovaClient, request: Request) -> Names:

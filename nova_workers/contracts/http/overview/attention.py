@@ -36,7 +36,10 @@ class AttentionGroup(View):
 
 
 class AttentionView(View):
-    """What needs a person. A group is null if the key lacks its scope."""
+    """What needs a person, and how much is under way. A group is null if the key lacks its scope."""
+
+    running: int | None = None
+    """Runs that workers execute for the tenant; 1,000 stands for 1,000 or more. Scope `runs`."""
 
     questions: AttentionGroup | None = None
     """The questions of agents. Scope `runs`, like approvals, orchestrations and orders."""

@@ -1,4 +1,4 @@
-"""Reads what needs a person, in one statement, and of each group no more than is counted.
+"""Reads what needs a person, and how much is under way, in one statement, and of each no more than is counted.
 
 Triggers, tasks and orders have a partial index each, with nothing else in it. Questions and approvals share one, with
 all of both in it, and are read by kind, so that neither hides the other. A tenant's webhooks are few.
@@ -84,6 +84,11 @@ SELECT h.id, h.url AS title, h.agent_id,
  LIMIT {MAX_COUNTED}
 """,
 }
+_RUNNING: Final = f"""
+UNION ALL
+SELECT 'running', count(*)::int, '{{}}'
+  FROM (SELECT FROM runs r WHERE r.tenant_id = :tenant_id AND r.status = 'running' LIMIT {MAX_COUNTED}) x
+"""
 _GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {
     "runs:read": _OF_RUNS,
     "workspace:read": _OF_WORKSPACE,
@@ -100,7 +105,9 @@ async def find_attention(connection: Connection, tenant_id: str, scopes: Set[str
     """
     statement = _statement(frozenset(scopes & _GROUPS.keys()))
     rows = await connection.fetch(statement, tenant_id=tenant_id, limit=limit) if statement else []
-    return AttentionView.model_validate({row["name"]: {"count": row["count"], "items": row["items"]} for row in rows})
+    found = {row["name"]: {"count": row["count"], "items": row["items"]} for row in rows}
+    running = found.pop("running", None)
+    return AttentionView.model_validate({**found, "running": running and running["count"]})
 
 
 @cache
@@ -120,4 +127,4 @@ SELECT '{name}' AS name, count(*)::int AS count,
     )
     if not groups:
         return ""
-    return f"WITH asks AS MATERIALIZED ({_ASKS})\n{parts}" if "runs:read" in scopes else parts
+    return f"WITH asks AS MATERIALIZED ({_ASKS})\n{parts}{_RUNNING}" if "runs:read" in scopes else parts

@@ -32,7 +32,7 @@ async def _asks(api: Api, worker: ManualWorker, *requests: WaitRequest) -> str:
 
 async def test_nothing_needs_a_person_at_first(api: Api) -> None:
     found = (await api.http.get("/v1/attention")).json()
-    assert found == {group: {"count": 0, "items": []} for group in GROUPS}
+    assert found == {**{group: {"count": 0, "items": []} for group in GROUPS}, "running": 0}
 
 
 async def test_questions_and_approvals_show_the_run_and_what_is_asked(api: Api, worker: ManualWorker) -> None:
@@ -106,7 +106,7 @@ VALUES ('trc_1', :tenant_id, 's', 'copy', '1', '1', '{}', 'f', 'review', 1, 1, 1
 @pytest.mark.parametrize(
     ("scopes", "shown"),
     [
-        (("runs",), {"questions", "approvals", "orchestrations", "orders"}),
+        (("runs",), {"questions", "approvals", "orchestrations", "orders", "running"}),
         (("workspace",), {"triggers", "tasks", "webhooks"}),
         (("keys",), set[str]()),
     ],
@@ -118,6 +118,19 @@ async def test_a_key_gets_the_groups_of_its_scopes(
     async with api.client(key) as narrow:
         found: dict[str, Any] = (await narrow.get("/v1/attention")).json()
     assert {group for group, value in found.items() if value is not None} == shown
+
+
+async def test_the_running_runs_of_a_key_s_own_tenant_are_counted(
+    api: Api, other_tenant: Tenant, worker: ManualWorker
+) -> None:
+    thread_id = await api.thread()
+    await api.run(thread_id)
+    await api.run(thread_id, "it waits for the first")
+    await worker.claim(thread_id)
+    # Its key has all scopes: for `operator`, the page of the fleet counts the runs of all tenants.
+    assert (await api.http.get("/v1/attention")).json()["running"] == 1
+    async with api.client(other_tenant.key) as other:
+        assert (await other.get("/v1/attention")).json()["running"] == 0
 
 
 async def test_another_tenant_s_questions_are_not_counted(api: Api, other_tenant: Tenant, worker: ManualWorker) -> None:
