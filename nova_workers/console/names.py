@@ -51,16 +51,21 @@ _open: ContextVar[Mapping[str, int] | None] = ContextVar("console_open", default
 
 def name_filters() -> dict[str, Callable[..., object]]:
     """Return the filters of templates: a name for an id, or the id, and how much is open on a page of the menu."""
-    return {"agent": _agent, "marked": _marked, "author": _author, "open_of": _open_of}
+    return {"agent": _agent, "agent_name": _agent_name, "marked": _marked, "author": _author, "open_of": _open_of}
 
 
 def _open_of(path: str) -> int | None:
     return (_open.get() or {}).get(path)
 
 
+def _agent_name(agent_id: str) -> str:
+    """Return an agent's name as text, for attributes and titles."""
+    return _current.get().agents.get(agent_id, agent_id)
+
+
 def _agent(agent_id: str) -> Markup:
     """Return an agent's name with a mark by which it is known again: a colour of its id, and its initial."""
-    return agent_mark(agent_id, _current.get().agents.get(agent_id, agent_id))
+    return agent_mark(agent_id, _agent_name(agent_id))
 
 
 def _marked(agent: AgentView) -> Markup:
