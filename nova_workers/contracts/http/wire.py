@@ -598,6 +598,8 @@ class TurnView(View):
     status: str
     agent_id: str
     agent_version: int | None
+    rollout_id: str | None = None
+    """The rollout in which it took part, with either version; null without one."""
     engine: str | None
     model: str | None
     provider: str | None = None

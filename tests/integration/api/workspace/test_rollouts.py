@@ -22,7 +22,6 @@ from tests.requirements import proves
 _EVERYWHERE = [{"percent": 100, "hours": 1}]
 _BROKEN = EngineError("model_error", "The model answered nonsense.", retryable=False)
 _VERSIONS = "SELECT array_agg(agent_version ORDER BY depth) FROM turns WHERE thread_id = :thread_id"
-_ROLLOUTS = "SELECT array_agg(rollout_id IS NOT NULL ORDER BY depth) FROM turns WHERE thread_id = :thread_id"
 _DUE = "UPDATE rollouts SET step_ends_at = now() WHERE tenant_id = :tenant_id AND step_ends_at IS NOT NULL"
 _AUDITED = """
 SELECT array_agg(action ORDER BY id) FROM audit_events WHERE tenant_id = :tenant_id AND target_kind = 'rollout'
@@ -97,7 +96,9 @@ async def test_a_thread_keeps_its_version_while_the_rollout_is_open_and_returns_
     assert (stopped["status"], stopped["reason"], stopped["breach"]) == ("stopped", "Too slow.", None)
     assert await _turn(api, worker, thread_id) == 1
     assert await database.fetchval(_VERSIONS, thread_id=thread_id) == [1, 1, 2, 2, 1]
-    assert await database.fetchval(_ROLLOUTS, thread_id=thread_id) == [False, True, True, True, False]
+    turns = (await api.http.get(f"/v1/threads/{thread_id}/turns")).json()["items"]
+    within = [turn["rollout_id"] for turn in sorted(turns, key=lambda turn: turn["depth"])]
+    assert within == [None, *[rollout["id"]] * 3, None]
     await _post(api, "rollout/stop", 409)
     assert await database.fetchval(_AUDITED, tenant_id=api.tenant.id) == [
         "rollout.created",
