@@ -13,7 +13,7 @@ from nova_workers.contracts.abort import AbortReason, AbortSignal
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
-from nova_workers.contracts.run_options import RunOptions
+from nova_workers.contracts.run_options import StoredOptions
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
 from nova_workers.domain.runs.rules.turns.outcome import close_journal, failed, judge
@@ -45,7 +45,7 @@ def _run(reason: AbortReason | None = None, *, stop_at_step: bool = False) -> He
         content=(text_block("hi"),),
         model=None,
         max_turns=None,
-        options=RunOptions(),
+        options=StoredOptions(),
         queue="interactive",
         source="api",
         depth=0,
