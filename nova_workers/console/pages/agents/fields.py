@@ -26,7 +26,7 @@ _SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Trust and native tools", ("trust", "native_tools", "directories")),
     ("Permissions", ("permissions",)),
     ("Subagents", ("subagents",)),
-    ("Model and engine", ("max_tokens", "temperature", "thinking_budget_tokens", "output_schema", "engine_config")),
+    ("Model settings", ("max_tokens", "temperature", "thinking_budget_tokens", "output_schema", "engine_config")),
     ("Limits", ("max_turns", "timeout_s", "token_budget", "cost_budget_usd", "max_running", "max_cost_usd_per_day")),
     ("Threads", ("retention",)),
 )
