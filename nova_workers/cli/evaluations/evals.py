@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -26,6 +27,8 @@ from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationV
 app = group("Compare versions of an agent over a dataset, with replayed tools.", lists=True)
 
 _POLL_S: Final = 1.0
+_STILL_S: Final = 10.0
+"""Without an answer, before a command that waits prints a note."""
 _BELOW: Final = 1
 """Exit code of an evaluation that is below its threshold, or did not end by itself."""
 
@@ -171,10 +174,17 @@ async def wait(session: Session, evaluation: EvaluationArgument, output: OutputO
 
 
 async def _ended(session: Session, evaluation_id: str) -> EvaluationView:
+    """Return an evaluation once it has ended. Prints one note if no answer comes for some time."""
+    done, at_s, is_noted = -1, 0.0, False
     while True:
         found = await session.client.evaluations.get(evaluation_id)
         if found.status != "running":
             return found
+        if found.done > done:
+            done, at_s = found.done, time.monotonic()
+        elif not is_noted and time.monotonic() - at_s > _STILL_S:
+            is_noted = True
+            session.out.note(f"No answer for {_STILL_S:g} s. nova doctor shows whether workers and beat are alive.")
         await asyncio.sleep(_POLL_S)
 
 

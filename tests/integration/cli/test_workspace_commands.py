@@ -109,6 +109,13 @@ def test_a_version_is_evaluated_by_a_worker_and_its_result_decides_the_exit_code
     assert "13 EUR" in nova.good("evals", "trials", listed["id"], "--key", "bad").out
     nova.good("evals", "run", *agent, "--threshold", "0.5")
     nova.good("evals", "delete", listed["id"])
+    nova.good("fleet", "pause", "--agent", "nova")
+    still = nova.good("evals", "run", *agent, "--no-wait", "--json").json["id"]
+    with nova.child("evals", "wait", still) as waiting:
+        waiting.notes("nova doctor")
+        nova.good("evals", "cancel", still)
+        assert waiting.done().code == 1
+    nova.good("fleet", "resume", "--agent", "nova")
     nova.good("datasets", "delete", "prices")
 
 
