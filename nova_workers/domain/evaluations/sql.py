@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nova_workers.base.errors import missing
 from nova_workers.base.vocabulary import ENDED_RUNS, EvaluationStatus, TrialArm, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.evaluators import Evaluator, evaluator_adapter
@@ -19,6 +20,7 @@ from nova_workers.contracts.http.evaluations import (
     TrialView,
 )
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.domain.runs.sql.submit import ask_for_version
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.stored import read_stored, to_store
@@ -81,7 +83,7 @@ _VIEW = """
 v.id, v.agent_id AS agent, v.version, v.against, v.dataset, v.dataset_version, v.split, v.tags, v.repeats,
 v.evaluators, v.tools, v.budget_usd::float8, v.threshold, v.estimate_usd::float8, v.status, v.why, v.trials,
 v.result, v.created_by, v.created_at, v.finished_at,
-(SELECT count(*)::int FROM evaluation_trials t WHERE t.evaluation_id = v.id AND t.state = 'done') AS done,
+(SELECT count(*)::int FROM evaluation_trials t WHERE t.evaluation_id = v.id AND t.outcome IS NOT NULL) AS done,
 (SELECT sum(t.cost_usd)::float8 FROM evaluation_trials t WHERE t.evaluation_id = v.id) AS spent_usd
 """
 
@@ -190,14 +192,6 @@ WITH agent AS (
      WHERE t.id = given.id AND t.evaluation_id = :evaluation_id AND t.state = 'pending'
 )
 {_RUNS}
-"""
-
-# In a statement of its own: it reads the runs that the one before inserted.
-_ASK_FOR_VERSIONS = """
-UPDATE runs r SET asked_version = v.version, needs = agent_needs(v.spec)
-  FROM agent_versions v
- WHERE r.tenant_id = :tenant_id AND r.id = ANY(:run_ids::text[])
-   AND v.tenant_id = r.tenant_id AND v.agent_id = :agent_id AND v.version = :version
 """
 
 _RUNNING = """
@@ -448,9 +442,12 @@ async def next_trials(connection: Connection, evaluation_id: str, *, limit: int)
 async def begin_trials(
     transaction: Connection, evaluation: OpenEvaluation, runs: Sequence[NewTrialRun]
 ) -> list[Doorbell]:
-    """Queue the runs of trials, each on an ephemeral thread of its own. None if the agent is gone.
+    """Queue the runs of trials, each on an ephemeral thread of its own. Empty if the agent is gone.
 
     Two statements, and one more with a baseline, however many there are.
+
+    Raises:
+        NotFound: A version is gone. Nothing may be committed.
     """
     rows: list[JsonObject] = [
         {"id": one.trial.id, "run_id": one.run_id, "thread_id": one.thread_id, "content": list(one.trial.input)}
@@ -464,9 +461,9 @@ async def begin_trials(
     for one in runs:
         by_version.setdefault(evaluation.version_of(one.trial.arm), []).append(one.run_id)
     for version, run_ids in by_version.items():
-        await transaction.execute(
-            _ASK_FOR_VERSIONS, tenant_id=tenant_id, agent_id=agent_id, run_ids=run_ids, version=version
-        )
+        if made and not await ask_for_version(transaction, tenant_id, run_ids, version):
+            # It had them when the evaluation began: another version must not answer in its place.
+            raise missing("agent_version", version, f"Agent {agent_id!r} has no such version any more.")
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in made]
 
 

@@ -189,6 +189,8 @@ async def test_an_evaluation_stops_when_its_budget_is_spent(fleet: Harness, monk
     assert "budget" in (done.why or "")
     assert done.result is not None
     assert done.result.candidate.trials == 2
+    # Those that were not asked any more are no answers.
+    assert done.done == 2
     # What these runs cost is the estimate of the next ones.
     with pytest.raises(LimitExceeded, match="estimated"):
         await _start(fleet, budget_usd=0.0015, repeats=5)

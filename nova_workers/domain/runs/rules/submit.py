@@ -175,8 +175,8 @@ class Submitter:
             accepted = await ledger.insert_run(connection, submission, run_id, front=front)
         if accepted is None:
             raise await self._refusal(connection, submission)
-        version = submission.asked_version
-        if version is not None and not await ledger.ask_for_version(connection, submission.tenant_id, run_id, version):
+        tenant_id, version = submission.tenant_id, submission.asked_version
+        if version is not None and not await ledger.ask_for_version(connection, tenant_id, [run_id], version):
             raise missing("agent_version", version, f"Agent {accepted.agent_id!r} has had no such version.")
         return _with_interrupted(accepted, interrupted)
 

@@ -5,6 +5,7 @@ Lock order in every transition: the thread's row first, then rows of its runs, s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -107,7 +108,7 @@ _ASK_FOR_VERSION = """
 UPDATE runs r
    SET asked_version = v.version, needs = agent_needs(v.spec)
   FROM agents a, agent_versions v
- WHERE r.tenant_id = :tenant_id AND r.id = :run_id AND r.agent_version IS NULL
+ WHERE r.tenant_id = :tenant_id AND r.id = ANY(:run_ids::text[]) AND r.agent_version IS NULL
    AND a.tenant_id = r.tenant_id AND a.id = r.agent_id
    AND v.tenant_id = a.tenant_id AND v.agent_id = COALESCE(a.renamed_to, a.id) AND v.version = :version::int
 RETURNING r.id
@@ -160,10 +161,10 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
     return _accepted(row)
 
 
-async def ask_for_version(connection: Connection, tenant_id: str, run_id: str, version: int) -> bool:
-    """Let a run that has not begun use a version of its agent. Return whether there is such a version."""
-    row = await connection.fetchval(_ASK_FOR_VERSION, tenant_id=tenant_id, run_id=run_id, version=version)
-    return row is not None
+async def ask_for_version(connection: Connection, tenant_id: str, run_ids: Sequence[str], version: int) -> bool:
+    """Let runs that have not begun use a version of their agent. Return whether all of them have such a version."""
+    rows = await connection.fetch(_ASK_FOR_VERSION, tenant_id=tenant_id, run_ids=list(run_ids), version=version)
+    return len(rows) == len(run_ids)
 
 
 async def find_accepted(connection: Connection, tenant_id: str, run_id: str) -> Accepted | None:
