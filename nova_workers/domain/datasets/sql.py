@@ -101,12 +101,17 @@ _COLUMNS = (
     "source_run_id, created_at"
 )
 
+IN_VERSION = """
+e.tenant_id = :tenant_id AND e.dataset_id = :dataset_id AND e.added_version <= :dataset_version
+AND (e.removed_version IS NULL OR e.removed_version > :dataset_version)
+AND (:split::text IS NULL OR e.split = :split) AND e.tags @> :tags::text[]
+"""
+"""That the example ``e`` is in a version of a dataset, with a split and tags if they are given."""
+
 _EXAMPLES = f"""
-SELECT {_COLUMNS} FROM dataset_examples
- WHERE tenant_id = :tenant_id AND dataset_id = :dataset_id AND id > :after
-   AND added_version <= :version AND (removed_version IS NULL OR removed_version > :version)
-   AND (:split::text IS NULL OR split = :split) AND tags @> :tags::text[]
- ORDER BY id
+SELECT {_COLUMNS} FROM dataset_examples e
+ WHERE {IN_VERSION} AND e.id > :after
+ ORDER BY e.id
  LIMIT :limit
 """
 
@@ -280,7 +285,7 @@ async def list_examples(
         _EXAMPLES,
         tenant_id=tenant_id,
         dataset_id=dataset_id,
-        version=version,
+        dataset_version=version,
         split=split,
         tags=list(tags),
         after=after or "",

@@ -20,6 +20,7 @@ from nova_workers.contracts.http.evaluations import (
     TrialView,
 )
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.domain.datasets.sql import IN_VERSION
 from nova_workers.domain.runs.sql.submit import ask_for_version
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
@@ -51,13 +52,7 @@ SELECT avg(x.cost_usd)::float8
          LIMIT :counted) x
 """
 
-_IN_VERSION = """
-e.tenant_id = :tenant_id AND e.dataset_id = :dataset_id AND e.added_version <= :dataset_version
-AND (e.removed_version IS NULL OR e.removed_version > :dataset_version)
-AND (:split::text IS NULL OR e.split = :split) AND e.tags @> :tags::text[]
-"""
-
-_COUNT_EXAMPLES = f"SELECT count(*)::int FROM dataset_examples e WHERE {_IN_VERSION}"
+_COUNT_EXAMPLES = f"SELECT count(*)::int FROM dataset_examples e WHERE {IN_VERSION}"
 
 _START = """
 INSERT INTO evaluations (id, tenant_id, agent_id, version, against, dataset, dataset_version, split, tags, repeats,
@@ -76,7 +71,7 @@ SELECT :evaluation_id || '.' || lpad((row_number() OVER (ORDER BY p.repeat, e.id
   FROM dataset_examples e
  CROSS JOIN unnest(:arms::text[]) WITH ORDINALITY AS a (arm, place)
  CROSS JOIN generate_series(1, :repeats::int) AS p (repeat)
- WHERE {_IN_VERSION}
+ WHERE {IN_VERSION}
 """
 
 _VIEW = """

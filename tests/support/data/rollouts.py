@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from nova_workers.domain.rollouts.rules.guardrails import Guardrail, Measure, Observation, find_breach
+from nova_workers.domain.rollouts.rules.guardrails import LOOKS, Breach, Guardrail, Measure, judge_look
 
 ALL: Final = (
     Guardrail("failure"),
@@ -22,6 +24,35 @@ WORSE: Final = 0.2
 BASELINES: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 SHARES: Final = (0.5, 0.25, 0.1)
 SEED: Final = 20_261_129
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """An ended run of either version, in the order in which runs ended.
+
+    Attributes:
+        is_candidate: Whether the candidate executed it.
+        values: What is known of it, by measure; a failure is 1, else 0. A measure that is missing does not count.
+    """
+
+    is_candidate: bool
+    values: Mapping[Measure, float]
+
+
+def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardrail]) -> Breach | None:
+    """Return the first breach along a rollout's runs, judged as the sweep does; None if the candidate may continue."""
+    candidate, baseline = defaultdict[Measure, list[float]](list), defaultdict[Measure, list[float]](list)
+    for observation in observations:
+        values = candidate if observation.is_candidate else baseline
+        for measure, value in observation.values.items():
+            values[measure].append(value)
+        for guardrail in guardrails if observation.is_candidate else ():
+            measure = guardrail.measure
+            if measure in observation.values and len(candidate[measure]) in LOOKS:
+                breach = judge_look(guardrail, guardrails, candidate[measure], baseline[measure])
+                if breach is not None:
+                    return breach
+    return None
 
 
 def failures(random: Random, *, share: float, candidate: float, baseline: float, runs: int) -> Iterator[Observation]:

@@ -10,7 +10,7 @@ docs/decisions/0061-guardrails-look-at-planned-times.md compares this with other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final, Literal
@@ -74,19 +74,6 @@ class Guardrail:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """An ended run of either version, in the order in which runs ended.
-
-    Attributes:
-        is_candidate: Whether the candidate executed it.
-        values: What is known of it, by measure; a failure is 1, else 0. A measure that is missing does not count.
-    """
-
-    is_candidate: bool
-    values: Mapping[Measure, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Breach:
     """Why a candidate stops.
 
@@ -108,47 +95,34 @@ class Breach:
     baseline_values: int
 
 
-def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardrail]) -> Breach | None:
-    """Return the first breach along a rollout's runs; None if the candidate may continue.
-
-    It is the same whenever it is asked for: each look takes the runs up to its own, and no later ones.
-
-    Raises:
-        ValueError: Two guardrails watch the same measure.
-    """
-    watched: list[Measure] = [guardrail.measure for guardrail in guardrails]
-    if len(set(watched)) < len(watched):
-        raise ValueError(f"guardrails: {', '.join(watched)} names one twice.")
-    samples = [_Samples(guardrail, error) for guardrail, error in zip(guardrails, _errors(watched), strict=True)]
-    for observation in observations:
-        for sample in samples:
-            breach = sample.add(observation)
-            if breach is not None:
-                return breach
-    return None
-
-
 def judge_look(
     guardrail: Guardrail, guardrails: Sequence[Guardrail], candidate: Sequence[float], baseline: Sequence[float]
 ) -> Breach | None:
-    """Return the breach that one look finds, as `find_breach` does at it; None if the candidate may continue.
+    """Return the breach that one look finds; None if the candidate may continue.
+
+    It is the same whenever it is asked for: a look takes the values up to its own, and no later ones.
 
     Args:
         guardrail: The one whose look it is.
         guardrails: All of the rollout, which share its error.
         candidate: The candidate's first values, as many as the look has.
         baseline: The values of the current version from before the last of these, the newest last.
+
+    Raises:
+        ValueError: Two guardrails watch the same measure.
     """
     measures: list[Measure] = [each.measure for each in guardrails]
-    error = dict(zip(measures, _errors(measures), strict=True))[guardrail.measure]
+    if len(set(measures)) < len(measures):
+        raise ValueError(f"guardrails: {', '.join(measures)} names one twice.")
     if len(baseline) < MIN_BASELINE:
         return None
-    return _look(guardrail, error * LOOKS[len(candidate)], candidate, baseline)
-
-
-def next_look(values: int) -> int | None:
-    """Return after how many of the candidate's values the next look is; None if all were made."""
-    return next((look for look in LOOKS if look > values), None)
+    error = dict(zip(measures, _errors(measures), strict=True))[guardrail.measure]
+    threshold = error * LOOKS[len(candidate)]
+    measure, newest = guardrail.measure, baseline[-BASELINE_PER_VALUE * len(candidate) :]
+    p_value = _p_value(guardrail, candidate, newest)
+    if p_value > threshold:
+        return None
+    return Breach(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(newest), len(newest))
 
 
 def _errors(measures: Sequence[Measure]) -> Iterator[float]:
@@ -158,40 +132,6 @@ def _errors(measures: Sequence[Measure]) -> Iterator[float]:
     rest = FALSE_STOPS - (of_failures if "failure" in measures else 0)
     for measure in measures:
         yield of_failures if measure == "failure" else rest / others
-
-
-class _Samples:
-    """The values of one measure so far."""
-
-    def __init__(self, guardrail: Guardrail, error: float) -> None:
-        self._guardrail = guardrail
-        self._error = error
-        self._candidate: list[float] = []
-        self._baseline: list[float] = []
-
-    def add(self, observation: Observation) -> Breach | None:
-        """Add what is known of a run. Return the breach that a look finds, if one is due."""
-        value = observation.values.get(self._guardrail.measure)
-        if value is None:
-            return None
-        if not observation.is_candidate:
-            self._baseline.append(value)
-            return None
-        self._candidate.append(value)
-        spent = LOOKS.get(len(self._candidate))
-        if spent is None or len(self._baseline) < MIN_BASELINE:
-            return None
-        return _look(self._guardrail, self._error * spent, self._candidate, self._baseline)
-
-
-def _look(
-    guardrail: Guardrail, threshold: float, candidate: Sequence[float], baseline: Sequence[float]
-) -> Breach | None:
-    measure, newest = guardrail.measure, baseline[-BASELINE_PER_VALUE * len(candidate) :]
-    p_value = _p_value(guardrail, candidate, newest)
-    if p_value > threshold:
-        return None
-    return Breach(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(newest), len(newest))
 
 
 def _p_value(guardrail: Guardrail, candidate: Sequence[float], baseline: Sequence[float]) -> float:

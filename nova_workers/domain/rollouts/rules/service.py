@@ -6,6 +6,7 @@ sweep at once: each change is made under the agent's lock, and guarded by the st
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final
 
 import structlog
@@ -192,15 +193,7 @@ async def _judge(
             breach = judge_look(guardrail, guardrails, candidate, baseline)
             looks[measure] = look
             if breach is not None:
-                return RolloutBreach(
-                    measure=measure,
-                    look=breach.look,
-                    p_value=breach.p_value,
-                    threshold=breach.threshold,
-                    candidate_mean=breach.candidate_mean,
-                    baseline_mean=breach.baseline_mean,
-                    baseline_values=breach.baseline_values,
-                )
+                return RolloutBreach(**asdict(breach))
     if looks != rollout.looks:
         await ledger.record_looks(connection, tenant_id, rollout.id, looks)
     return None
