@@ -41,6 +41,7 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.domain.effects.rules.setup import embedding_provider
+from nova_workers.domain.evaluations.rules.judging import Judges
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderProbes
 from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
@@ -314,7 +315,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         ),
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
-        evaluations=EvaluationTicker(work, clock),
+        evaluations=EvaluationTicker(work, clock, Judges(provider)),
         orchestrations=OrchestrationTicker(work, clock),
         orders=build_order_ticker(settings, work),
         rollouts=RolloutSweep(work),

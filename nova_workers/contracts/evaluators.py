@@ -134,6 +134,16 @@ class Number(Body):
     """A part of the expected number: 0.05 is 5 %."""
 
 
+class Similarity(Body):
+    """The answer means about the same as the expected one, by the fleet's embedding model. The score is the cosine."""
+
+    kind: Literal["similarity"] = "similarity"
+    expected: _Text | None = None
+    """The expected answer; null takes the example's."""
+    at_least: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.8
+    """The least cosine of both vectors. What is good depends on the model: look at the scores of known answers."""
+
+
 class Latency(Body):
     """The run took at most so long, in seconds."""
 
@@ -186,7 +196,7 @@ class Trajectory(Body):
 
 
 Evaluator = Annotated[
-    Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory,
+    Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Similarity | Latency | Cost | Steps | Trajectory,
     Field(discriminator="kind"),
 ]
 evaluator_adapter: TypeAdapter[Evaluator] = TypeAdapter(Evaluator)

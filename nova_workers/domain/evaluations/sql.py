@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from nova_workers.base.errors import missing
@@ -119,6 +120,7 @@ _ENDED = f"""
 SELECT t.id, r.status AS outcome, r.result_text AS answer, r.output, r.error_message AS error, e.expected,
        COALESCE(n.steps, 0) AS steps, u.cost_usd::float8, (u.input_tokens + u.output_tokens)::bigint AS tokens,
        EXTRACT(EPOCH FROM r.finished_at - r.started_at)::float8 AS seconds,
+       EXTRACT(EPOCH FROM now() - r.finished_at)::float8 AS ended_s_ago,
        (SELECT jsonb_agg(jsonb_build_object('tool', c.tool_name, 'arguments', c.params) ORDER BY c.step, c.sequence)
           FROM tool_calls c WHERE c.turn_id = n.id) AS calls
   FROM evaluation_trials t
@@ -137,7 +139,20 @@ UPDATE evaluation_trials t
        cost_usd = x.cost_usd, tokens = x.tokens, seconds = x.seconds, steps = x.steps
   FROM jsonb_to_recordset(:trials) AS x(id text, outcome text, answer text, error text, calls jsonb, verdicts jsonb,
                                         cost_usd numeric, tokens bigint, seconds float8, steps int)
- WHERE t.id = x.id AND t.evaluation_id = :evaluation_id
+ WHERE t.id = x.id AND t.evaluation_id = :evaluation_id AND t.state = 'running'
+"""
+
+# One process at a time judges what takes time, and no transaction stays open meanwhile.
+_CLAIM_JUDGING = """
+UPDATE evaluations SET judging_until = now() + :lease::interval
+ WHERE id = :evaluation_id AND status = 'running' AND (judging_until IS NULL OR judging_until < now())
+RETURNING id
+"""
+
+_KEEP_JUDGING = """
+UPDATE evaluations SET judging_until = now() + :lease::interval
+ WHERE id = :evaluation_id AND status = 'running'
+RETURNING id
 """
 
 _PROGRESS = """
@@ -416,9 +431,21 @@ async def ended_trials(connection: Connection, evaluation_id: str, *, limit: int
 
 
 async def write_verdicts(connection: Connection, evaluation_id: str, trials: Sequence[JsonObject]) -> None:
-    """Write what was judged, in one statement."""
+    """Write what was judged, in one statement. Trials that were judged meanwhile keep their verdicts."""
     shortened = [{**trial, "answer": (trial["answer"] or "")[:MAX_ANSWER_CHARS] or None} for trial in trials]
     await connection.execute(_JUDGED, evaluation_id=evaluation_id, trials=shortened)
+
+
+async def claim_judging(connection: Connection, evaluation_id: str, *, lease_s: float) -> bool:
+    """Claim to judge what takes time, for so long. Return whether no other process does."""
+    claimed = await connection.fetchval(_CLAIM_JUDGING, evaluation_id=evaluation_id, lease=timedelta(seconds=lease_s))
+    return claimed is not None
+
+
+async def keep_judging(connection: Connection, evaluation_id: str, *, lease_s: float) -> bool:
+    """Hold the claim for so long from now, or release it after 0 s. Return whether the evaluation is still running."""
+    kept = await connection.fetchval(_KEEP_JUDGING, evaluation_id=evaluation_id, lease=timedelta(seconds=lease_s))
+    return kept is not None
 
 
 async def read_progress(connection: Connection, evaluation_id: str) -> Progress:

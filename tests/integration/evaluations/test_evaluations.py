@@ -8,14 +8,17 @@ import pytest
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.errors import InvalidInput, LimitExceeded, NotFound
-from nova_workers.contracts.evaluators import Contains, Exact, Trajectory
+from nova_workers.contracts.evaluators import Contains, Exact, Similarity, Trajectory
 from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd
 from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationView, ToolReplay, TrialView
+from nova_workers.contracts.ports import Embedder
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
 from nova_workers.domain.evaluations.rules import service, tick
+from nova_workers.domain.evaluations.rules.judging import Judges
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
 from tests.requirements import proves
+from tests.support.data.seeded_embeddings import SeededEmbeddings
 from tests.support.harness.workers import Harness, Worker
 
 _AGENT = "clerk"
@@ -83,9 +86,11 @@ async def _trials(harness: Harness, evaluation_id: str) -> list[TrialView]:
         return await list_trials(connection, harness.tenant_id, evaluation_id, key=None, after=None, limit=500)
 
 
-async def _played(harness: Harness, worker: Worker, evaluation_id: str) -> EvaluationView:
+async def _played(
+    harness: Harness, worker: Worker, evaluation_id: str, embedder: Embedder | None = None
+) -> EvaluationView:
     """Tick, and answer all doorbells, until the evaluation has ended."""
-    ticker = EvaluationTicker(harness.work, SystemClock())
+    ticker = EvaluationTicker(harness.work, SystemClock(), Judges(embedder))
     for _ in range(20):
         await ticker.tick()
         await harness.settle(worker)
@@ -168,7 +173,7 @@ async def test_a_call_that_was_not_recorded_has_a_stand_in_or_is_live(
 async def test_a_crash_loses_no_trial_and_repeats_none(fleet: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tick, "WINDOW", 1)
     evaluation_id = await _start(fleet, repeats=2)
-    ticker = EvaluationTicker(fleet.work, SystemClock())
+    ticker = EvaluationTicker(fleet.work, SystemClock(), Judges(None))
     await ticker.tick()
     assert len(fleet.bells.take()) == 1
     # Its doorbell and its worker are lost; neither is anything else.
@@ -198,7 +203,7 @@ async def test_an_evaluation_stops_when_its_budget_is_spent(fleet: Harness, monk
 
 async def test_a_canceled_evaluation_ends_its_runs_and_keeps_what_was_judged(fleet: Harness) -> None:
     evaluation_id = await _start(fleet)
-    await EvaluationTicker(fleet.work, SystemClock()).tick()
+    await EvaluationTicker(fleet.work, SystemClock(), Judges(None)).tick()
     canceled = await service.cancel_evaluation(fleet.work, fleet.tenant_id, evaluation_id)
     assert (canceled.status, canceled.result is None) == ("canceled", False)
     statuses = await fleet.database.fetchval("SELECT array_agg(DISTINCT status) FROM runs WHERE source = 'evaluation'")
@@ -209,6 +214,29 @@ async def test_a_canceled_evaluation_ends_its_runs_and_keeps_what_was_judged(fle
     async with fleet.database.connection() as connection:
         await service.delete_evaluation(connection, fleet.tenant_id, evaluation_id)
     assert await fleet.database.fetchval("SELECT count(*) FROM evaluation_trials") == 0
+
+
+async def test_similarity_is_judged_once_the_embedding_model_answers(fleet: Harness) -> None:
+    model = SeededEmbeddings()
+    model.fails = True
+    evaluation_id = await _start(fleet, version=1, against=2, evaluators=(Similarity(),))
+    ticker, worker = EvaluationTicker(fleet.work, SystemClock(), Judges(model)), fleet.worker()
+    for _ in range(3):
+        await ticker.tick()
+        await fleet.settle(worker)
+    waiting = await _find(fleet, evaluation_id)
+    assert (waiting.status, waiting.done) == ("running", 0)
+    model.fails = False
+    # Another worker has claimed them.
+    await fleet.database.execute("UPDATE evaluations SET judging_until = now() + interval '1 minute'")
+    await ticker.tick()
+    assert (await _find(fleet, evaluation_id)).done == 0
+    # It crashed.
+    await fleet.database.execute("UPDATE evaluations SET judging_until = now() - interval '1 minute'")
+    done = await _played(fleet, worker, evaluation_id, model)
+    assert done.result is not None
+    assert done.result.baseline is not None
+    assert (done.result.candidate.passed, done.result.baseline.failed) == (2, 2)
 
 
 async def test_what_cannot_be_evaluated_is_refused(fleet: Harness) -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nova_workers.contracts.evaluators import Evaluator, evaluator_adapter
-from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict, evaluate
+from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
+from nova_workers.domain.evaluations.rules.judging import Judges
 from tests.requirements import proves
 
 PRICES = '{"items": [{"unit price": 4, "n": 2}], "ok": true, "none": null}'
@@ -28,7 +29,8 @@ def _outcome(text: str | None = "Paris", **facts: Any) -> Outcome:
 
 
 async def _judge(rule: dict[str, Any], outcome: Outcome) -> Verdict:
-    return await evaluate(evaluator_adapter.validate_python(rule), outcome)
+    ((verdict,),) = await Judges(None).judge([evaluator_adapter.validate_python(rule)], [outcome])
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,10 @@ async def _judge(rule: dict[str, Any], outcome: Outcome) -> Verdict:
         ({"kind": "number", "expected": 7}, _outcome("7,5"), "not_judged"),
         ({"kind": "number"}, _outcome("7", expected="seven"), "not_judged"),
         ({"kind": "number"}, _outcome("7", expected="7.0"), "passed"),
+        ({"kind": "similarity", "expected": "a"}, _outcome(), "not_judged"),
+        ({"kind": "similarity"}, _outcome(), "not_judged"),
+        ({"kind": "similarity", "expected": "a"}, _outcome(" \n"), "failed"),
+        ({"kind": "similarity", "expected": "a"}, _outcome("a" * 16_001), "not_judged"),
         ({"kind": "latency", "at_most_s": 2}, _outcome(latency_s=2.0), "passed"),
         ({"kind": "latency", "at_most_s": 2}, _outcome(latency_s=2.1), "failed"),
         ({"kind": "latency", "at_most_s": 2}, _outcome(), "not_judged"),
@@ -121,6 +127,7 @@ EVERY = [
     {"kind": "json_schema", "json_schema": {}},
     {"kind": "json_path", "path": "$", "expected": None},
     {"kind": "number", "expected": 1},
+    {"kind": "similarity", "expected": "a"},
     {"kind": "latency", "at_most_s": 1},
     {"kind": "cost", "at_most_usd": 1},
     {"kind": "steps", "at_most": 1},

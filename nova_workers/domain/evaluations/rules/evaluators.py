@@ -27,13 +27,13 @@ from nova_workers.contracts.evaluators import (
     CallRule,
     Contains,
     Cost,
-    Evaluator,
     Exact,
     FitsSchema,
     Latency,
     Number,
     PathEquals,
     Pattern,
+    Similarity,
     Steps,
     Trajectory,
     parse_path,
@@ -42,6 +42,11 @@ from nova_workers.contracts.evaluators import (
 MAX_JUDGED_CHARS: Final = 200_000
 """A pattern takes 0.6 s for so many at worst."""
 MAX_JUDGED_CALLS: Final = 10_000
+MAX_COMPARED_CHARS: Final = 16_000
+"""About 4,000 tokens: half the limit of common embedding servers."""
+
+Rule = Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory
+"""An evaluator that needs the outcome alone."""
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?")
 _GROUPED: Final = re.compile(r"[-+]?\d{1,3}(,\d{3})+(?![\d,])")
@@ -106,20 +111,46 @@ class _Wrong(Exception):
     """The answer is wrong. Its text is the reason."""
 
 
-async def evaluate(evaluator: Evaluator, outcome: Outcome) -> Verdict:
+async def evaluate(evaluator: Rule, outcome: Outcome) -> Verdict:
     """Judge an outcome. It never raises for what a model answered."""
     try:
-        if outcome.status == "canceled":
-            raise _NotJudged("the run was canceled")
+        _refuse_canceled(outcome)
         if isinstance(evaluator, FitsSchema):
             return await _fits(evaluator, outcome)
         return _JUDGES[type(evaluator)](evaluator, outcome)
-    except RecursionError:
-        return Verdict("not_judged", None, "the answer is nested too deep")
-    except _NotJudged as reason:
-        return Verdict("not_judged", None, str(reason))
-    except _Wrong as reason:
-        return Verdict("failed", 0.0, str(reason))
+    except (RecursionError, _NotJudged, _Wrong) as reason:
+        return _verdict_of(reason)
+
+
+def compared_texts(evaluator: Similarity, outcome: Outcome) -> tuple[str, str] | Verdict:
+    """Return the answer and the expected one, or the verdict if there is nothing to compare."""
+    try:
+        _refuse_canceled(outcome)
+        expected = _expected_text(outcome) if evaluator.expected is None else evaluator.expected
+        answer = _text(outcome)
+        if not answer.strip():
+            raise _Wrong("the answer is empty")
+        for what, text in (("answer", answer), ("expected answer", expected)):
+            if len(text) > MAX_COMPARED_CHARS:
+                raise _NotJudged(f"the {what} has {len(text)} characters; at most {MAX_COMPARED_CHARS} are compared")
+        return answer, expected
+    except (_NotJudged, _Wrong) as reason:
+        return _verdict_of(reason)
+
+
+def _refuse_canceled(outcome: Outcome) -> None:
+    if outcome.status == "canceled":
+        raise _NotJudged("the run was canceled")
+
+
+def _verdict_of(reason: RecursionError | _NotJudged | _Wrong) -> Verdict:
+    match reason:
+        case RecursionError():
+            return Verdict("not_judged", None, "the answer is nested too deep")
+        case _NotJudged():
+            return Verdict("not_judged", None, str(reason))
+        case _Wrong():
+            return Verdict("failed", 0.0, str(reason))
 
 
 def _exact(evaluator: Exact, outcome: Outcome) -> Verdict:
@@ -329,7 +360,7 @@ def _expected(outcome: Outcome) -> Any:
 
 def _expected_text(outcome: Outcome) -> str:
     expected = _expected(outcome)
-    if not isinstance(expected, str) or not expected:
+    if not isinstance(expected, str) or not expected.strip():
         raise _NotJudged("the example's expected answer is no text")
     return expected
 

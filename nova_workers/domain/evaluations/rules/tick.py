@@ -1,7 +1,8 @@
 """The tick of evaluations: judges what their runs answered, and queues the next runs, a bounded number at a time.
 
 All of it is in rows, so a crash loses nothing: the next tick of any worker goes on. One transaction of one process
-moves an evaluation forward at a time.
+moves an evaluation forward at a time. What takes time to judge is claimed by one process, which judges it beside
+transactions, a few answers at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
-from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, evaluate
+from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
+from nova_workers.domain.evaluations.rules.judging import JudgeAway, Judges, takes_time
 from nova_workers.domain.evaluations.sql import NewTrialRun, OpenEvaluation, PendingTrial
 from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
 from nova_workers.domain.threads.sql.importing import import_turns
@@ -34,6 +36,14 @@ WINDOW: Final = 200
 """How many runs of an evaluation are open at once."""
 PER_TICK: Final = 90
 """How many runs all evaluations together begin in the period of a tick: 1,000 in 25 s."""
+_FEW: Final = 8
+"""How many answers are judged at once where that takes time: their texts are one exchange with the local model."""
+_JUDGING_S: Final = 20.0
+"""After this long no further answers are judged; the next tick goes on."""
+_LEASE_S: Final = 180.0
+"""More than a few answers take: by then the process that judges them crashed."""
+_PATIENCE_S: Final = 300.0
+"""An answer waits for a judge that is away for so long after its end. Then it is not judged."""
 _AT_ONCE: Final = 2
 _PAUSE_S: Final = 0.04
 """The doorbells of so many runs at once, with a pause between: all at once, fast runs would fill the workers' loops,
@@ -41,11 +51,20 @@ and messages of people would wait for the last of them (measured: 2 s instead of
 
 
 @dataclass(frozen=True, slots=True)
+class _Claimed:
+    """Answers whose judging takes time, and which this process has claimed to judge."""
+
+    evaluation: OpenEvaluation
+    ended: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
 class _Step:
-    """Whether an evaluation was changed, and the runs that were queued."""
+    """Whether an evaluation was changed, the runs that were queued, and answers that this process has to judge."""
 
     has_changed: bool
     bells: Sequence[Doorbell] = ()
+    claimed: _Claimed | None = None
 
 
 _UNCHANGED: Final = _Step(False)
@@ -54,9 +73,10 @@ _UNCHANGED: Final = _Step(False)
 class EvaluationTicker:
     """Moves evaluations of all tenants forward. One object per process."""
 
-    def __init__(self, work: Work, clock: Clock) -> None:
+    def __init__(self, work: Work, clock: Clock, judges: Judges) -> None:
         self._work = work
         self._clock = clock
+        self._judges = judges
 
     async def tick(self) -> int:
         """Move each running evaluation forward, and return how many were changed.
@@ -66,13 +86,10 @@ class EvaluationTicker:
         """
         async with self._work.database.connection() as connection:
             found = await ledger.open_evaluations(connection)
-        changed, bells = 0, list[Doorbell]()
-        for evaluation_id in found:
-            step = await self._advance(evaluation_id, most=max(_AT_ONCE, PER_TICK // len(found)))
-            changed += step.has_changed
-            bells += step.bells
-        await self._ring(bells)
-        return changed
+        steps = [await self._advance(each, most=max(_AT_ONCE, PER_TICK // len(found))) for each in found]
+        await self._ring([bell for step in steps for bell in step.bells])
+        await asyncio.gather(*(self._judge(step.claimed) for step in steps if step.claimed is not None))
+        return sum(step.has_changed for step in steps)
 
     async def _ring(self, bells: Sequence[Doorbell]) -> None:
         """Ring for runs that are committed, a few at a time. The reconciler rings for those that a crash leaves out."""
@@ -93,10 +110,13 @@ class EvaluationTicker:
             return _UNCHANGED
 
     async def _step(self, tx: UnitOfWork, evaluation: OpenEvaluation, most: int) -> _Step:
-        ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=2 * WINDOW)
-        if ended:
-            judged = [await _judged(evaluation, row) for row in ended]
-            await ledger.write_verdicts(tx.connection, evaluation.id, judged)
+        is_slow = takes_time(evaluation.evaluators)
+        ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=_FEW if is_slow else 2 * WINDOW)
+        claimed = None
+        if ended and not is_slow:
+            await ledger.write_verdicts(tx.connection, evaluation.id, await self._judged(evaluation, ended))
+        elif ended and await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
+            claimed = _Claimed(evaluation, ended)
         progress = await ledger.read_progress(tx.connection, evaluation.id)
         if not progress.pending and not progress.running:
             await end_evaluation(tx, evaluation, "done")
@@ -107,9 +127,44 @@ class EvaluationTicker:
             return _Step(True)
         room = min(most, WINDOW - progress.running)
         if not progress.pending or room <= 0:
-            return _Step(bool(ended))
+            return _Step(bool(ended), claimed=claimed)
         bells = await self._begin(tx, evaluation, await ledger.next_trials(tx.connection, evaluation.id, limit=room))
-        return _Step(True, bells)
+        return _Step(True, bells, claimed)
+
+    async def _judge(self, claimed: _Claimed) -> None:
+        """Judge what takes time, a few answers at a time, until none is left or the time of a tick is over."""
+        evaluation, ended = claimed.evaluation, claimed.ended
+        until_s = self._clock.monotonic_s() + _JUDGING_S
+        try:
+            while ended:
+                judged = await self._judged(evaluation, ended)
+                async with self._work.begin() as tx:
+                    # It may have ended meanwhile, and has its result.
+                    if not await ledger.keep_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
+                        return
+                    await ledger.write_verdicts(tx.connection, evaluation.id, judged)
+                    has_time = self._clock.monotonic_s() < until_s
+                    ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=_FEW) if has_time else ()
+        except JudgeAway as error:
+            _log.warning("evaluation.judge_away", evaluation_id=evaluation.id, error=str(error))
+        except Unavailable:
+            raise
+        except Exception:
+            _log.exception("evaluation.not_judged", evaluation_id=evaluation.id)
+        finally:
+            async with self._work.database.connection() as connection:
+                await ledger.keep_judging(connection, evaluation.id, lease_s=0)
+
+    async def _judged(self, evaluation: OpenEvaluation, ended: Sequence[Row]) -> list[JsonObject]:
+        """Return trials with their verdicts.
+
+        Raises:
+            JudgeAway: What judges does not answer now, and the answers are not so old that it is given up.
+        """
+        outcomes = [_outcome(row) for row in ended]
+        gives_up = max((row["ended_s_ago"] or 0.0 for row in ended), default=0.0) > _PATIENCE_S
+        verdicts = await self._judges.judge(evaluation.evaluators, outcomes, gives_up=gives_up)
+        return [_judged_trial(*each) for each in zip(ended, outcomes, verdicts, strict=True)]
 
     async def _begin(
         self, tx: UnitOfWork, evaluation: OpenEvaluation, pending: Sequence[PendingTrial]
@@ -129,11 +184,11 @@ class EvaluationTicker:
         return bells
 
 
-async def _judged(evaluation: OpenEvaluation, row: Row) -> JsonObject:
-    """Return a trial with its verdicts. One whose run is gone was canceled."""
+def _outcome(row: Row) -> Outcome:
+    """Return the outcome of a run. One that is gone was canceled."""
     status: Any = row["outcome"] if row["outcome"] in ("succeeded", "failed") else "canceled"
     calls: list[JsonObject] = row["calls"] or []
-    outcome = Outcome(
+    return Outcome(
         status=status,
         text=row["answer"],
         output=row["output"],
@@ -143,13 +198,15 @@ async def _judged(evaluation: OpenEvaluation, row: Row) -> JsonObject:
         cost_usd=row["cost_usd"],
         latency_s=row["seconds"],
     )
-    verdicts = [await evaluate(evaluator, outcome) for evaluator in evaluation.evaluators]
+
+
+def _judged_trial(row: Row, outcome: Outcome, verdicts: Sequence[Verdict]) -> JsonObject:
     return {
         "id": row["id"],
-        "outcome": status,
+        "outcome": outcome.status,
         "answer": row["answer"],
         "error": row["error"],
-        "calls": calls,
+        "calls": row["calls"] or [],
         "verdicts": [
             {"status": verdict.status, "score": verdict.score, "reason": verdict.reason} for verdict in verdicts
         ],
