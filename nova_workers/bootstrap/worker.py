@@ -41,8 +41,8 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.domain.effects.rules.setup import embedding_provider
-from nova_workers.domain.evaluations.rules.judging import Judges
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
+from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderProbes
 from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
 from nova_workers.domain.orchestrations.rules.models.judge import ModelJudge

@@ -14,8 +14,8 @@ from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationV
 from nova_workers.contracts.ports import Embedder
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
 from nova_workers.domain.evaluations.rules import service, tick
-from nova_workers.domain.evaluations.rules.judging import Judges
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
+from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings

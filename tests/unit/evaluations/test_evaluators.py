@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nova_workers.contracts.evaluators import Evaluator, evaluator_adapter
 from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
-from nova_workers.domain.evaluations.rules.judging import Judges
+from nova_workers.domain.evaluations.rules.verdicts import Judges
 from tests.requirements import proves
 
 PRICES = '{"items": [{"unit price": 4, "n": 2}], "ok": true, "none": null}'

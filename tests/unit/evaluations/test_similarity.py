@@ -9,7 +9,7 @@ import pytest
 from nova_workers.base.errors import ConfigurationError, InvalidInput, NovaError, Unavailable
 from nova_workers.contracts.evaluators import Similarity
 from nova_workers.domain.evaluations.rules.evaluators import Outcome
-from nova_workers.domain.evaluations.rules.judging import JudgeAway, Judges, cosine
+from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, cosine
 
 _VECTORS = {"yes": [2.0, 0.0], "yep": [0.8, 0.6], "no": [-1.0, 0.0]}
 

@@ -23,7 +23,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
 from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
-from nova_workers.domain.evaluations.rules.judging import JudgeAway, Judges, takes_time
+from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, takes_time
 from nova_workers.domain.evaluations.sql import NewTrialRun, OpenEvaluation, PendingTrial
 from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
 from nova_workers.domain.threads.sql.importing import import_turns
@@ -114,7 +114,7 @@ class EvaluationTicker:
         ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=_FEW if is_slow else 2 * WINDOW)
         claimed = None
         if ended and not is_slow:
-            await ledger.write_verdicts(tx.connection, evaluation.id, await self._judged(evaluation, ended))
+            await _write(tx, evaluation, await self._judged(evaluation, ended))
         elif ended and await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
             claimed = _Claimed(evaluation, ended)
         progress = await ledger.read_progress(tx.connection, evaluation.id)
@@ -142,7 +142,7 @@ class EvaluationTicker:
                     # It may have ended meanwhile, and has its result.
                     if not await ledger.keep_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
                         return
-                    await ledger.write_verdicts(tx.connection, evaluation.id, judged)
+                    await _write(tx, evaluation, judged)
                     has_time = self._clock.monotonic_s() < until_s
                     ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=_FEW) if has_time else ()
         except JudgeAway as error:
@@ -182,6 +182,11 @@ class EvaluationTicker:
                     tx.connection, evaluation.tenant_id, one.thread_id, evaluation.agent_id, turns_of(said), embed=False
                 )
         return bells
+
+
+async def _write(tx: UnitOfWork, evaluation: OpenEvaluation, judged: Sequence[JsonObject]) -> None:
+    """Write the verdicts, and all that follows from them."""
+    await ledger.write_verdicts(tx.connection, evaluation.id, judged)
 
 
 def _outcome(row: Row) -> Outcome:
