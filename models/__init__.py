@@ -8,7 +8,7 @@ from .changes import Change
 from .datasets import Dataset, DatasetExample
 from .delivery import Webhook
 from .effects import Delivery, Effect, Embedding, Memory, MessageText
-from .evaluations import Evaluation, EvaluationTrial
+from .evaluations import Evaluation, EvaluationJudgement, EvaluationTrial
 from .feedback import Feedback
 from .orchestration_configs import OrchestrationConfig
 from .orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
@@ -48,6 +48,7 @@ __all__ = [
     "Embedding",
     "EngineSession",
     "Evaluation",
+    "EvaluationJudgement",
     "EvaluationTrial",
     "Feedback",
     "IdempotencyKey",

@@ -9,7 +9,7 @@ from sqlalchemy import Index, text
 from nova_workers.base.vocabulary import EvaluationStatus, TrialArm, TrialState
 
 from .base import Table
-from .columns import big, count, fk, id_ref, json, money, number, one_of, pk, string, time, words
+from .columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time, words
 
 
 class Evaluation(Table, table=True):
@@ -80,3 +80,37 @@ class EvaluationTrial(Table, table=True):
     tokens: int | None = big(null=True, default=None)
     seconds: float | None = number(null=True)
     steps: int | None = count(null=True, default=None)
+
+
+class EvaluationJudgement(Table, table=True):
+    """One question to a model that judges, and its opinion: of an answer, or of those of both versions."""
+
+    __tablename__ = "evaluation_judgements"
+    __table_args__ = (
+        one_of("state", TrialState),
+        Index(None, "evaluation_id", "state", "id"),
+        Index(None, "trial_id"),
+        Index(None, "example_id"),
+        # What the latest answers of a judge cost.
+        Index(None, "tenant_id", "judge_version", "finished_at"),
+        {"postgresql_with": {"fillfactor": "70"}},
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    evaluation_id: str = fk("evaluations.id")
+    trial_id: str | None = fk("evaluation_trials.id", null=True, comment="The answer; of a pair that of the candidate")
+    other_trial_id: str | None = id_ref(null=True, comment="The answer of the baseline, in a pair")
+    example_id: str | None = fk(
+        "dataset_examples.id", null=True, comment="The example whose own answer, which people rated, is judged instead"
+    )
+    human_score: float | None = number(null=True, comment="The mean of people's scores of that answer, from -1 to 1")
+    evaluator: int = count(default=None, comment="The place of the judge among the evaluators")
+    is_swapped: bool = boolean(comment="Whether the answer of the baseline comes first")
+    state: str = string(default="pending")
+    run_id: str | None = id_ref(null=True, comment="Of the judge")
+    judge_version: int | None = count(null=True, default=None, comment="The version of the reserved agent that judges")
+    score: float | None = number(null=True, comment="From 0 to 1; null is not judged")
+    reason: str | None = string(null=True)
+    cost_usd: Decimal | None = money()
+    finished_at: datetime | None = time(null=True)

@@ -182,6 +182,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "datasets.deletion": "Examples are deleted with the thread that they were taken from, in every version.",
     # evaluations
     "evaluations.replay": "A run of an evaluation calls no tool that was not named as live: results are recorded ones.",
+    "evaluations.judge": "What a model judges stays in its place in the question, and never is the judge's answer.",
     "evaluations.resume": "An evaluation goes on after a crash, and asks no example more often than it was to.",
     # live events
     "changes.complete": "Each change of a run, question, task, trigger or pause is sent to who follows the tenant.",

@@ -9,7 +9,7 @@ from nova_workers.channels.conversations import Conversations, chosen_model
 from nova_workers.channels.port import Command, Reply, Update
 from nova_workers.channels.replies import HELP, choice, notice
 from nova_workers.client.client import NovaClient
-from nova_workers.contracts.default_agents import ORDER_AGENT
+from nova_workers.contracts.default_agents import RESERVED_AGENTS
 from nova_workers.contracts.http.wire import BulkCancel, RunView, ThreadView
 
 _MAX_AGENTS = 50
@@ -37,7 +37,7 @@ class Commands:
         self._client = client
         self._conversations = conversations
         self._only_agent = only_agent
-        self._hidden = hidden | {ORDER_AGENT}
+        self._hidden = hidden | RESERVED_AGENTS
 
     async def obey(self, update: Update, command: Command) -> Reply:
         """Do what an update commands, and return the answer."""

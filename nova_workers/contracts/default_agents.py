@@ -7,6 +7,10 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 
 ORDER_AGENT: Final = "work-orders"
 """The reserved agent of a tenant, on whose threads the parts of work orders run. Nothing else talks with it."""
+JUDGE_AGENT: Final = "evaluation-judge"
+"""The reserved agent of a tenant, as whose versions models judge answers. Each version is a judge of an evaluation."""
+RESERVED_AGENTS: Final = frozenset({ORDER_AGENT, JUDGE_AGENT})
+"""Agents of the fleet itself, which people do not talk with."""
 
 _EVERYDAY = ("agents", "file-send", "history", "memory", "notes", "self", "tasks", "triggers", "user")
 

@@ -195,8 +195,63 @@ class Trajectory(Body):
         return self
 
 
+class Judge(Body):
+    """A model judges the answer by a rubric: each answer by a score, or both answers to an example at once.
+
+    Its calls are runs of the reserved agent `evaluation-judge` without tools. What it did not answer in the right form,
+    and what its budget did not suffice for, is not judged.
+    """
+
+    kind: Literal["judge"] = "judge"
+    rubric: _Text | None = None
+    """What a good answer has. It comes beside the example's own rubric; one of the two is needed."""
+    budget_usd: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
+    """Most that its calls may cost, within the budget of the evaluation."""
+    lowest: Annotated[int, Field(ge=-1_000, le=1_000)] = 1
+    """The score of the worst answer."""
+    highest: Annotated[int, Field(ge=-1_000, le=1_000)] = 5
+    passes_at: Annotated[float, Field(ge=-1_000, le=1_000, allow_inf_nan=False)] | None = None
+    """The least score that passes; null is three quarters of the way from the lowest to the highest."""
+    pairwise: StrictBool = False
+    """Whether it compares the answers of both versions, twice with places swapped, and gives no scores of its own. Two
+    judgements that disagree are a tie."""
+    model: Name | None = None
+    """As that of an agent, and so the fields below; null takes the fleet's default."""
+    engine: Annotated[Name, StringConstraints(max_length=64)] | None = None
+    engine_config: JsonObject = Field(default_factory=dict)
+    temperature: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_scale(self) -> Self:
+        if self.lowest >= self.highest:
+            raise ValueError("lowest has to be below highest")
+        if self.passes_at is not None and not self.lowest <= self.passes_at <= self.highest:
+            raise ValueError("passes_at has to be from lowest to highest")
+        if self.temperature is not None and self.thinking_budget_tokens is not None:
+            raise ValueError("temperature and thinking_budget_tokens exclude each other")
+        return self
+
+    @property
+    def least_passing(self) -> float:
+        """The least score that passes, on the scale of the judge."""
+        return self.lowest + 0.75 * (self.highest - self.lowest) if self.passes_at is None else self.passes_at
+
+
 Evaluator = Annotated[
-    Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Similarity | Latency | Cost | Steps | Trajectory,
+    Exact
+    | Contains
+    | Pattern
+    | FitsSchema
+    | PathEquals
+    | Number
+    | Similarity
+    | Latency
+    | Cost
+    | Steps
+    | Trajectory
+    | Judge,
     Field(discriminator="kind"),
 ]
 evaluator_adapter: TypeAdapter[Evaluator] = TypeAdapter(Evaluator)

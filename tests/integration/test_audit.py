@@ -52,6 +52,7 @@ NOT_AUDITED = {
         "the record of a conversation and its runs themselves",
     ),
     "evaluation_trials": "the record of an evaluation itself",
+    "evaluation_judgements": "the record of an evaluation itself",
     "dataset_examples": "a change of them raises the version of their dataset",
     "run_lists": "how a person looks at runs, which changes nothing for others",
     "run_waits": "their answers are recorded by a trigger of their own",

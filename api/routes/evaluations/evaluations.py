@@ -11,7 +11,9 @@ from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationS
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules import service as evaluations
+from nova_workers.domain.evaluations.rules.judging import judges_of
 from nova_workers.domain.idempotency.sql import once
+from nova_workers.domain.judges.rules.asking import check_judge_engine, judge_spec
 from nova_workers.ledger.database import Connection
 
 from ...auth import RunsCaller, RunsReader
@@ -36,6 +38,9 @@ async def start_evaluation(
     key = repeats.bound_to(body)
     evaluation_id = None if body.dry_run else evaluations.new_evaluation_id()
     default_engine = state.services.settings.default_engine
+    for judge in judges_of(body.evaluators).values():
+        check_judge_engine(judge)
+        await state.services.agents.check(caller.tenant_id, judge_spec(judge))
 
     async def plan(transaction: Connection, made_id: str | None) -> EvaluationStarted:
         return await evaluations.plan_evaluation(

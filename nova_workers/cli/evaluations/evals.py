@@ -51,6 +51,7 @@ def _facts(evaluation: EvaluationView) -> Facts:
         ("outcome", summary_of(evaluation)),
         ("estimate", None if evaluation.estimate_usd is None else money(evaluation.estimate_usd)),
         ("spent", None if evaluation.spent_usd is None else money(evaluation.spent_usd)),
+        ("of it by judges", None if evaluation.judges_spent_usd is None else money(evaluation.judges_spent_usd)),
         ("created", evaluation.created_at),
     )
 

@@ -9,7 +9,7 @@ from nova_workers.base.vocabulary import EvaluationStatus, FinishStatus, TrialAr
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, Name, View
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.evaluators import Evaluator, Exact
+from nova_workers.contracts.evaluators import Evaluator, Exact, Judge
 from nova_workers.contracts.http.datasets import DatasetName, Tags, Word
 
 MAX_EVALUATORS: Final = 20
@@ -75,6 +75,8 @@ class EvaluationStart(Body):
     def _compares_two(self) -> Self:
         if self.against == self.version:
             raise ValueError("against is the same version: give another one, or none")
+        if self.against is None and any(isinstance(one, Judge) and one.pairwise for one in self.evaluators):
+            raise ValueError("a pairwise judge compares two versions: give against")
         return self
 
 
@@ -171,6 +173,9 @@ class EvaluationView(View):
     done: int
     """How many are there."""
     spent_usd: float | None
+    """What the answers and the judges cost."""
+    judges_spent_usd: float | None = None
+    """What the models that judge cost; null without any."""
     result: EvaluationResult | None
     """When it has ended."""
     created_by: str
@@ -185,7 +190,8 @@ class EvaluationStarted(View):
     """Null of a dry run."""
     trials: int
     estimate_usd: float | None
-    """The mean cost of the latest runs of the agent, times the answers; null if it has none of known cost."""
+    """The mean cost of the latest runs of the agent, times the answers, and that of models that judge, at most
+    their budgets; null if the agent has none of known cost."""
 
 
 class VerdictView(View):

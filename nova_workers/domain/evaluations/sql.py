@@ -80,7 +80,11 @@ v.id, v.agent_id AS agent, v.version, v.against, v.dataset, v.dataset_version, v
 v.evaluators, v.tools, v.budget_usd::float8, v.threshold, v.estimate_usd::float8, v.status, v.why, v.trials,
 v.result, v.created_by, v.created_at, v.finished_at,
 (SELECT count(*)::int FROM evaluation_trials t WHERE t.evaluation_id = v.id AND t.outcome IS NOT NULL) AS done,
-(SELECT sum(t.cost_usd)::float8 FROM evaluation_trials t WHERE t.evaluation_id = v.id) AS spent_usd
+(SELECT sum(x.cost_usd)::float8
+   FROM (SELECT t.cost_usd FROM evaluation_trials t WHERE t.evaluation_id = v.id
+          UNION ALL
+         SELECT j.cost_usd FROM evaluation_judgements j WHERE j.evaluation_id = v.id) x) AS spent_usd,
+(SELECT sum(j.cost_usd)::float8 FROM evaluation_judgements j WHERE j.evaluation_id = v.id) AS judges_spent_usd
 """
 
 _GET = f"SELECT {_VIEW} FROM evaluations v WHERE v.tenant_id = :tenant_id AND v.id = :evaluation_id"
@@ -117,7 +121,7 @@ SELECT id, tenant_id, agent_id, version, against, evaluators, budget_usd::float8
 
 # What became of the runs of trials: also of those whose run is gone.
 _ENDED = f"""
-SELECT t.id, r.status AS outcome, r.result_text AS answer, r.output, r.error_message AS error, e.expected,
+SELECT t.id, r.status AS outcome, r.result_text AS answer, r.output, r.error_message AS error, e.expected, e.rubric,
        COALESCE(n.steps, 0) AS steps, u.cost_usd::float8, (u.input_tokens + u.output_tokens)::bigint AS tokens,
        EXTRACT(EPOCH FROM r.finished_at - r.started_at)::float8 AS seconds,
        EXTRACT(EPOCH FROM now() - r.finished_at)::float8 AS ended_s_ago,
@@ -263,6 +267,11 @@ class Progress:
     pending: int
     running: int
     spent_usd: float
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anything to wait for."""
+        return bool(self.pending or self.running)
 
 
 @dataclass(frozen=True, slots=True)

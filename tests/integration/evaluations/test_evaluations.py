@@ -14,6 +14,7 @@ from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationV
 from nova_workers.contracts.ports import Embedder
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
 from nova_workers.domain.evaluations.rules import service, tick
+from nova_workers.domain.evaluations.rules.evaluators import AWAITED
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
@@ -199,6 +200,62 @@ async def test_an_evaluation_stops_when_its_budget_is_spent(fleet: Harness, monk
     # What these runs cost is the estimate of the next ones.
     with pytest.raises(LimitExceeded, match="estimated"):
         await _start(fleet, budget_usd=0.0015, repeats=5)
+
+
+def _judge(answer: str, **fields: Any) -> dict[str, Any]:
+    script = [{"say": answer, "usage": {"cost_usd": 0.001}}]
+    scripted = {"engine": "scripted", "engine_config": {"script": script}}
+    return {"kind": "judge", "rubric": "Is it certain?", "budget_usd": 1, **scripted, **fields}
+
+
+async def test_models_judge_in_runs_of_their_own_which_nothing_delivers(fleet: Harness) -> None:
+    judges = [
+        _judge('{"reason": "It is.", "score": 4}'),
+        # It prefers what comes first, whatever that is.
+        _judge('{"reason": "It is first.", "better": "first"}', pairwise=True),
+        _judge('Its form is {"reason": "It is.", "score": 5}'),
+        _judge('{"reason": "It is.", "score": 5}', budget_usd=0.0025),
+    ]
+    evaluation_id = await _start(fleet, version=2, against=1, evaluators=judges, threshold=0.9)
+    done = await _played(fleet, fleet.worker(), evaluation_id)
+    assert (done.status, done.done) == ("done", 4)
+    # Four answers, a script that has them with a cost of 0.001 each, and the judges' calls: 4, 4, 4 and 2.
+    assert (done.spent_usd, done.judges_spent_usd) == (pytest.approx(0.018), pytest.approx(0.014))
+    assert done.result is not None
+    scores = [(one.passed, one.failed, one.not_judged, one.mean_score) for one in done.result.evaluators]
+    assert scores[:3] == [(2, 0, 0, 0.75), (2, 0, 0, 0.5), (0, 0, 2, None)]
+    verdicts = [trial.verdicts for trial in await _trials(fleet, evaluation_id)]
+    assert {verdict[1].reason.partition(":")[0] for verdict in verdicts} == {"a tie"}
+    assert {verdict[2].reason for verdict in verdicts} == {"the judge's answer is not of the form"}
+    spent = "the judge's budget of 0.0025 USD is spent: 0.002000 USD"
+    assert sorted(verdict[3].reason for verdict in verdicts) == ["5 of 5: It is."] * 2 + [spent] * 2
+    assert done.result.meets_threshold is False
+    runs = await fleet.database.fetch("SELECT source, queue, priority FROM runs WHERE agent_id = 'evaluation-judge'")
+    assert {tuple(run.values()) for run in runs} == {("evaluation", "background", -100)}
+    assert await fleet.database.fetchval(_OTHERS) == 0
+    # By what these judges cost; the last one has no more than its budget.
+    again = EvaluationStart.model_validate(
+        {"agent": _AGENT, "dataset": "orders", "version": 2, "evaluators": judges[::3], "dry_run": True}
+    )
+    async with fleet.database.transaction() as transaction:
+        planned = await service.plan_evaluation(
+            transaction, fleet.tenant_id, again, default_engine="scripted", created_by="key_1", evaluation_id=None
+        )
+    assert planned.estimate_usd == pytest.approx(0.002 + 2 * 0.001 + 0.002)
+
+
+async def test_questions_to_judges_end_with_a_canceled_evaluation(fleet: Harness) -> None:
+    evaluation_id = await _start(fleet, evaluators=[_judge('{"reason": "It is.", "score": 4}')])
+    ticker, worker = EvaluationTicker(fleet.work, SystemClock(), Judges(None)), fleet.worker()
+    await ticker.tick()
+    await fleet.settle(worker)
+    await ticker.tick()
+    await service.cancel_evaluation(fleet.work, fleet.tenant_id, evaluation_id)
+    statuses = await fleet.database.fetchval(
+        "SELECT array_agg(DISTINCT status) FROM runs WHERE agent_id = 'evaluation-judge'"
+    )
+    assert statuses == ["canceled"]
+    assert {trial.verdicts[0].reason for trial in await _trials(fleet, evaluation_id)} == {AWAITED}
 
 
 async def test_a_canceled_evaluation_ends_its_runs_and_keeps_what_was_judged(fleet: Harness) -> None:

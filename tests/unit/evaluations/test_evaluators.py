@@ -132,6 +132,7 @@ EVERY = [
     {"kind": "cost", "at_most_usd": 1},
     {"kind": "steps", "at_most": 1},
     {"kind": "trajectory", "not_called": ["a"]},
+    {"kind": "judge", "rubric": "a", "budget_usd": 1},
 ]
 
 

@@ -15,7 +15,7 @@ from nova_workers.console.pages.home.plots import PERIODS, Plot, plots_by_key, p
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
-from nova_workers.contracts.default_agents import DEFAULT_AGENTS, ORDER_AGENT
+from nova_workers.contracts.default_agents import DEFAULT_AGENTS, RESERVED_AGENTS
 from nova_workers.contracts.http.fleet import FleetView, QueuedView
 from nova_workers.contracts.http.overview.activity import ActivityGrouping
 from nova_workers.contracts.http.overview.attention import AttentionGroup, AttentionItem, AttentionView
@@ -132,7 +132,7 @@ async def _first_steps(client: NovaClient, *, wrote: bool) -> Sequence[Step]:
         )
     except Forbidden:
         return ()
-    own = any(agent.id not in DEFAULT_AGENTS and agent.id != ORDER_AGENT for agent in agents.items)
+    own = any(agent.id not in DEFAULT_AGENTS and agent.id not in RESERVED_AGENTS for agent in agents.items)
     works, connected = bool(triggers.items), len(keys.items) > 1
     steps = (
         Step("Write to an agent", "The answer appears as it is made.", "Open the chat", "/chat", wrote),

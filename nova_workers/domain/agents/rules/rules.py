@@ -9,7 +9,7 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.base.json_schemas import schema_problem
 from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
-from nova_workers.contracts.default_agents import ORDER_AGENT
+from nova_workers.contracts.default_agents import RESERVED_AGENTS
 from nova_workers.contracts.run_options import LACKING_OPTIONS
 
 RESERVED_IDS = frozenset({"person", "seed"})
@@ -35,8 +35,8 @@ def check_own_id(agent_id: str) -> None:
     Raises:
         InvalidInput: It does.
     """
-    if agent_id == ORDER_AGENT:
-        raise _wrong("id", f"{agent_id!r} is the agent that executes work orders; choose another id")
+    if agent_id in RESERVED_AGENTS:
+        raise _wrong("id", f"{agent_id!r} is an agent of the fleet itself; choose another id")
 
 
 def check_engine(engine: str | None) -> None:

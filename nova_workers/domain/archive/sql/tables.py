@@ -166,6 +166,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "dataset_examples": "with their dataset",
     "evaluations": "their runs are gone with their ephemeral threads",
     "evaluation_trials": "with their evaluation",
+    "evaluation_judgements": "with their evaluation",
     "rollouts": "compare runs of this fleet; the versions are in the archive",
     "people": "they are known to this fleet's provider of single sign-on",
     "channel_pairings": "rights of people of this fleet",

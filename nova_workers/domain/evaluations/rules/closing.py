@@ -9,6 +9,7 @@ from nova_workers.contracts.http.evaluations import VerdictView
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.results import JudgedTrial, result_of
 from nova_workers.domain.evaluations.sql import OpenEvaluation
+from nova_workers.domain.judges.sql import judgements
 from nova_workers.domain.runs.sql.cancel import request_cancel
 from nova_workers.ledger.work import UnitOfWork
 
@@ -18,6 +19,7 @@ async def end_evaluation(
 ) -> None:
     """End an evaluation that this unit has locked. Answers that are not judged are left out of its result."""
     running = await ledger.running_runs(tx.connection, evaluation.id)
+    running += await judgements.running_judges(tx.connection, evaluation.id)
     if running:
         tx.cancel(await request_cancel(tx.connection, evaluation.tenant_id, running))
     trials = [
@@ -39,4 +41,5 @@ async def end_evaluation(
         has_baseline=evaluation.against is not None,
         threshold=evaluation.threshold,
     )
+    await judgements.drop_questions(tx.connection, evaluation.id)
     await ledger.close_evaluation(tx.connection, evaluation.tenant_id, evaluation.id, status, why=why, result=result)

@@ -29,6 +29,7 @@ from nova_workers.contracts.evaluators import (
     Cost,
     Exact,
     FitsSchema,
+    Judge,
     Latency,
     Number,
     PathEquals,
@@ -38,14 +39,17 @@ from nova_workers.contracts.evaluators import (
     Trajectory,
     parse_path,
 )
+from nova_workers.contracts.http.evaluations import MAX_ANSWER_CHARS
 
 MAX_JUDGED_CHARS: Final = 200_000
 """A pattern takes 0.6 s for so many at worst."""
 MAX_JUDGED_CALLS: Final = 10_000
+AWAITED: Final = "the judge has not answered"
+"""The reason of a verdict until a model has judged the answer, and for good if the evaluation ends before."""
 MAX_COMPARED_CHARS: Final = 16_000
 """About 4,000 tokens: half the limit of common embedding servers."""
 
-Rule = Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory
+Rule = Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory | Judge
 """An evaluator that needs the outcome alone."""
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?")
@@ -73,6 +77,7 @@ class Outcome:
         text: Its answer; None if it has none.
         output: Its structured answer; None if it has none.
         expected: The example's expected answer; None if it has none.
+        rubric: The example's; None if it has none.
         calls: Its tool calls, in their order.
         steps: How many steps it had.
         cost_usd: None where a price is unknown.
@@ -83,6 +88,7 @@ class Outcome:
     text: str | None = None
     output: Any = None
     expected: Any = None
+    rubric: str | None = None
     calls: Sequence[ToolUse] = ()
     steps: int = 0
     cost_usd: float | None = None
@@ -231,6 +237,18 @@ def _number(evaluator: Number, outcome: Outcome) -> Verdict:
     is_near = abs(value - expected) <= allowed or math.isclose(value, expected, rel_tol=1e-12)
     reason = f"{value:g} is {'' if is_near else 'not '}within {allowed:g} of {expected:g}"
     return _verdict(is_near, reason, reason)
+
+
+def _judge(evaluator: Judge, outcome: Outcome) -> Verdict:
+    """Return the verdict that holds until the model has judged. An answer that is not there fails without it."""
+    answer = _text(outcome)
+    if not answer.strip():
+        raise _Wrong("the answer is empty")
+    if evaluator.rubric is None and outcome.rubric is None:
+        raise _NotJudged("there is no rubric: neither the judge nor the example has one")
+    if len(answer) > MAX_ANSWER_CHARS:
+        raise _NotJudged(f"the answer has {len(answer)} characters; a model judges at most {MAX_ANSWER_CHARS}")
+    raise _NotJudged(AWAITED)
 
 
 def _latency(evaluator: Latency, outcome: Outcome) -> Verdict:
@@ -439,6 +457,7 @@ _JUDGES: Final[Mapping[type[Body], Callable[[Any, Outcome], Verdict]]] = {
     Pattern: _pattern,
     PathEquals: _path_equals,
     Number: _number,
+    Judge: _judge,
     Latency: _latency,
     Cost: _cost,
     Steps: _steps,

@@ -15,6 +15,7 @@ from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.datasets.rules.service import version_of
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
+from nova_workers.domain.evaluations.rules.judging import estimate_judges_usd
 from nova_workers.domain.evaluations.rules.replay import REPLAYING_ENGINES
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
@@ -61,11 +62,15 @@ async def plan_evaluation(
             limit=MAX_TRIALS,
         )
     mean_usd = await ledger.mean_cost_usd(transaction, tenant_id, start.agent)
-    estimate = None if mean_usd is None else mean_usd * trials
+    judges_usd = await estimate_judges_usd(
+        transaction, tenant_id, start.evaluators, answers=trials, examples=examples * start.repeats
+    )
+    estimate = None if mean_usd is None else mean_usd * trials + (judges_usd or 0.0)
     if start.budget_usd is not None and estimate is not None and estimate > start.budget_usd:
+        judged = "" if judges_usd is None else f", and {judges_usd:.6f} USD for judges"
         raise LimitExceeded(
             f"This evaluation is estimated at {estimate:.4f} USD, above its budget of {start.budget_usd:g} USD: "
-            f"{trials:,} answers at {mean_usd:.6f} USD. Choose fewer examples, or a larger budget.",
+            f"{trials:,} answers at {mean_usd:.6f} USD{judged}. Choose fewer examples, or a larger budget.",
             limit=start.budget_usd,
         )
     if evaluation_id is not None:

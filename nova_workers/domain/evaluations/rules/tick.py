@@ -23,8 +23,10 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
 from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
+from nova_workers.domain.evaluations.rules.judging import ask_judges, begin_judges, read_judges
 from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, takes_time
-from nova_workers.domain.evaluations.sql import NewTrialRun, OpenEvaluation, PendingTrial
+from nova_workers.domain.evaluations.sql import NewTrialRun, OpenEvaluation, PendingTrial, Progress
+from nova_workers.domain.judges.sql import judgements
 from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
 from nova_workers.domain.threads.sql.importing import import_turns
 from nova_workers.ledger.database import Row
@@ -117,19 +119,21 @@ class EvaluationTicker:
             await _write(tx, evaluation, await self._judged(evaluation, ended))
         elif ended and await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
             claimed = _Claimed(evaluation, ended)
-        progress = await ledger.read_progress(tx.connection, evaluation.id)
-        if not progress.pending and not progress.running:
-            await end_evaluation(tx, evaluation, "done")
-            return _Step(True)
-        if evaluation.budget_usd is not None and progress.spent_usd >= evaluation.budget_usd:
+        has_read = await read_judges(tx, evaluation, limit=2 * WINDOW)
+        progress = await _progress(tx, evaluation)
+        if evaluation.budget_usd is not None and progress.spent_usd >= evaluation.budget_usd and progress.is_open:
             why = f"the budget of {evaluation.budget_usd:g} USD is spent: {progress.spent_usd:.6f} USD"
             await end_evaluation(tx, evaluation, "stopped", why=why)
             return _Step(True)
         room = min(most, WINDOW - progress.running)
-        if not progress.pending or room <= 0:
-            return _Step(bool(ended), claimed=claimed)
-        bells = await self._begin(tx, evaluation, await ledger.next_trials(tx.connection, evaluation.id, limit=room))
-        return _Step(True, bells, claimed)
+        bells = await begin_judges(tx, evaluation, most=room)
+        pending = await ledger.next_trials(tx.connection, evaluation.id, limit=max(room - len(bells), 0))
+        if pending:
+            bells += await self._begin(tx, evaluation, pending)
+        elif not bells and not (await _progress(tx, evaluation)).is_open:
+            await end_evaluation(tx, evaluation, "done")
+            return _Step(True)
+        return _Step(bool(ended or has_read or bells), bells, claimed)
 
     async def _judge(self, claimed: _Claimed) -> None:
         """Judge what takes time, a few answers at a time, until none is left or the time of a tick is over."""
@@ -184,9 +188,21 @@ class EvaluationTicker:
         return bells
 
 
+async def _progress(tx: UnitOfWork, evaluation: OpenEvaluation) -> Progress:
+    """Return how far an evaluation is with its answers and its judges together."""
+    answers = await ledger.read_progress(tx.connection, evaluation.id)
+    judges = await judgements.read_progress(tx.connection, evaluation.id)
+    return Progress(
+        pending=answers.pending + sum(one.pending for one in judges),
+        running=answers.running + sum(one.running for one in judges),
+        spent_usd=answers.spent_usd + sum(one.spent_usd for one in judges),
+    )
+
+
 async def _write(tx: UnitOfWork, evaluation: OpenEvaluation, judged: Sequence[JsonObject]) -> None:
     """Write the verdicts, and all that follows from them."""
     await ledger.write_verdicts(tx.connection, evaluation.id, judged)
+    await ask_judges(tx, evaluation, judged)
 
 
 def _outcome(row: Row) -> Outcome:
@@ -198,6 +214,7 @@ def _outcome(row: Row) -> Outcome:
         text=row["answer"],
         output=row["output"],
         expected=row["expected"],
+        rubric=row["rubric"],
         calls=[ToolUse(call["tool"], call["arguments"]) for call in calls],
         steps=row["steps"],
         cost_usd=row["cost_usd"],

@@ -82,6 +82,7 @@ SWEPT: Final = (
     "leases",
     "channel_pairings",
     "run_lists",
+    "evaluation_judgements",
     "evaluation_trials",
     "evaluations",
     "dataset_examples",
