@@ -77,6 +77,7 @@ PolicyIdPath = Annotated[
     Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)],
     Path(description="A policy's id: small letters, digits, _ and -, such as copy_standard."),
 ]
+RolloutIdPath = Annotated[str, Path(description="A rollout's id."), AfterValidator(known_form("rollout"))]
 RunListIdPath = Annotated[str, Path(description="A saved list's id."), AfterValidator(known_form("run_list"))]
 RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(known_form("run"))]
 ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(known_form("task_resource"))]

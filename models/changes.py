@@ -174,6 +174,12 @@ CHANGES: Final[Mapping[str, ChangeRule]] = {
         agent="NEW.agent_id",
         thread="NEW.thread_id",
     ),
+    "rollouts": ChangeRule(
+        "rollout",
+        {"INSERT": "true", "UPDATE": _differs("status", "step", "judged")},
+        change="NEW.status",
+        agent="NEW.agent_id",
+    ),
 }
 """The tables whose changes are recorded. A change here needs `record_changes` in a migration."""
 

@@ -41,6 +41,9 @@ class Rollout(Table, table=True):
     min_runs: int = count(comment="Ended runs of the candidate before a step may end by itself")
     guardrails: list[dict[str, Any]] = json(comment="contracts.http.rollouts.RolloutGuardrail")
     looks: dict[str, Any] = json(default="'{}'", comment="Of each guardrail, the last look that was judged")
+    judged: dict[str, Any] = json(
+        default="'{}'", comment="contracts.http.rollouts.RolloutLook, by measure: what these looks found"
+    )
     run_metadata: dict[str, Any] = json(default="'{}'", comment="Only runs with this metadata")
     key_id: str | None = id_ref(null=True, comment="Only threads that this API key began")
     breach: dict[str, Any] | None = json(

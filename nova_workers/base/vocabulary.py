@@ -197,7 +197,7 @@ ActorKind = Literal["key", "person", "agent", "command"]
 # The stream of changes
 
 ChangeSubject = Literal[
-    "run", "wait", "thread", "orchestration", "task", "trigger", "delivery", "webhook", "pause", "feedback"
+    "run", "wait", "thread", "orchestration", "task", "trigger", "delivery", "webhook", "pause", "feedback", "rollout"
 ]
 """What changes are of. ``wait``: a run asks a person or its caller; ``delivery``: an item of the inbox."""
 

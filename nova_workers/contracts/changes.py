@@ -25,6 +25,7 @@ SCOPE_OF: Final[Mapping[ChangeSubject, Scope | None]] = {
     "webhook": "workspace",
     "pause": None,
     "feedback": "runs:read",
+    "rollout": "agents:read",
 }
 """The scope of the list that shows a subject; None for what every key may read."""
 

@@ -143,6 +143,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "POST /v1/agents/{agent_id}/rollout agents",
             "GET /v1/agents/{agent_id}/rollout agents:read",
             "GET /v1/agents/{agent_id}/rollouts agents:read",
+            "GET /v1/agents/{agent_id}/rollouts/{rollout_id} agents:read",
             "POST /v1/agents/{agent_id}/rollout/advance agents",
             "POST /v1/agents/{agent_id}/rollout/stop agents",
             "GET /v1/fleet",

@@ -5,12 +5,14 @@ from fastapi import APIRouter
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.rollouts import (
     RolloutAdvance,
+    RolloutHistory,
     RolloutReport,
     RolloutStart,
     RolloutStop,
     RolloutView,
 )
 from nova_workers.domain.agents.sql.records import get_agent
+from nova_workers.domain.rollouts.rules import reports
 from nova_workers.domain.rollouts.rules import service as rules
 from nova_workers.domain.rollouts.sql import records as ledger
 
@@ -18,7 +20,7 @@ from ...auth import AgentsCaller, AgentsReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
-from ...params import AgentIdPath
+from ...params import AgentIdPath, RolloutIdPath
 from ...state import CAPABILITIES, State
 
 router = APIRouter(prefix="/v1/agents/{agent_id}", tags=["rollouts"], route_class=StrictRoute)
@@ -37,7 +39,7 @@ async def start_rollout(agent_id: AgentIdPath, body: RolloutStart, caller: Agent
 async def get_rollout(agent_id: AgentIdPath, caller: AgentsReader, state: State) -> RolloutReport:
     """Get the newest rollout of an agent, with the figures of both versions."""
     async with state.services.database.connection() as connection:
-        return await rules.report_rollout(connection, caller.tenant_id, agent_id)
+        return await reports.report_rollout(connection, caller.tenant_id, agent_id)
 
 
 @router.get("/rollouts", responses=problems(400, 404, 410, 422))
@@ -52,6 +54,16 @@ async def list_rollouts(
             connection, caller.tenant_id, agent_id, before=listing.key, limit=listing.rows
         )
     return listing.page(rows, lambda one: one.id)
+
+
+@router.get("/rollouts/{rollout_id}", responses=problems(404, 410))
+async def get_rollout_history(
+    agent_id: AgentIdPath, rollout_id: RolloutIdPath, caller: AgentsReader, state: State
+) -> RolloutHistory:
+    """Get any rollout of an agent, with the figures of both versions in all and over time."""
+    now = state.services.clock.now()
+    async with state.services.database.connection() as connection:
+        return await reports.read_history(connection, caller.tenant_id, agent_id, rollout_id, now=now)
 
 
 @router.post("/rollout/advance", responses=problems(404, 409, 410, body=True))

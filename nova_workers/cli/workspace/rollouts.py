@@ -1,7 +1,6 @@
 """`nova rollout`: a version of an agent takes over its conversations in steps."""
 
-import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -11,14 +10,16 @@ from nova_workers.cli.resources import Argument, group, listing
 from nova_workers.cli.terminal.output import Facts, Output, money
 from nova_workers.cli.terminal.paging import Column, Rows
 from nova_workers.cli.workspace.agents import AgentArgument
-from nova_workers.contracts.http.rollouts import RolloutReport, RolloutStart, RolloutView, VersionFigures
+from nova_workers.contracts.http.rollouts import (
+    GuardrailState,
+    RolloutReport,
+    RolloutStart,
+    RolloutView,
+    VersionFigures,
+)
+from nova_workers.contracts.rollout_steps import parse_step
 
 app = group("Roll out a version of an agent in steps.")
-
-_STEP: Final = re.compile(
-    r"(?P<percent>\d+(?:\.\d+)?)%(?::(?P<lasts>\d+(?:\.\d+)?)(?P<unit>[mhd])(?P<approval>:approval)?)?"
-)
-_HOURS: Final = {"m": 1 / 60, "h": 1, "d": 24}
 
 
 @remote(app, "start")
@@ -45,7 +46,7 @@ async def start(
     """Begin to give an agent's conversations to another version."""
     wanted: dict[str, Any] = given(
         version=version,
-        steps=[_step(each) for each in step] if step else None,
+        steps=[parse_step(each) for each in step] if step else None,
         guardrails=[] if no_guardrails else [_guardrail(each) for each in guardrail] if guardrail else None,
         min_runs=min_runs,
         metadata=dict(_pair(each) for each in metadata) if metadata else None,
@@ -99,15 +100,6 @@ listing(
 )
 
 
-def _step(text: str) -> dict[str, Any]:
-    found = _STEP.fullmatch(text)
-    if found is None:
-        raise InvalidInput(f"--step: {text!r} is no step; write 10%, 10%:6h or 10%:6h:approval, with m, h or d.")
-    lasts = found["lasts"]
-    hours = None if lasts is None else float(lasts) * _HOURS[found["unit"]]
-    return {"percent": float(found["percent"]), "hours": hours, "approval": found["approval"] is not None}
-
-
 def _guardrail(text: str) -> dict[str, Any]:
     measure, has_tolerance, tolerance = text.partition(":")
     return {"measure": measure, **({"tolerance": tolerance} if has_tolerance else {})}
@@ -136,6 +128,13 @@ def _show(out: Output, report: RolloutReport) -> None:
         ("version", "runs", "failed", "cost", "duration", "rated", "score"),
         [_row(report.candidate), _row(report.baseline)],
     )
+    if report.guardrails:
+        out.table(("guardrail", "values", "p", "stops at", "next look"), [_look(one) for one in report.guardrails])
+
+
+def _look(state: GuardrailState) -> tuple[str, ...]:
+    p_value, threshold = (f"{state.last.p_value:.2g}", f"{state.last.threshold:.2g}") if state.last else ("", "")
+    return state.measure, str(state.values), p_value, threshold, str(state.next_look or "")
 
 
 def _row(figures: VersionFigures) -> tuple[str, ...]:

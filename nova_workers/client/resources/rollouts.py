@@ -3,7 +3,14 @@
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.rollouts import RolloutAdvance, RolloutReport, RolloutStart, RolloutStop, RolloutView
+from nova_workers.contracts.http.rollouts import (
+    RolloutAdvance,
+    RolloutHistory,
+    RolloutReport,
+    RolloutStart,
+    RolloutStop,
+    RolloutView,
+)
 
 
 class Rollouts:
@@ -25,6 +32,10 @@ class Rollouts:
         return await self._transport.fetch(
             Page[RolloutView], "GET", f"/v1/agents/{agent_id}/rollouts", params={"limit": limit, "cursor": cursor}
         )
+
+    async def history(self, agent_id: str, rollout_id: str) -> RolloutHistory:
+        """Return any rollout of an agent, with the figures of both versions in all and over time."""
+        return await self._transport.fetch(RolloutHistory, "GET", f"/v1/agents/{agent_id}/rollouts/{rollout_id}")
 
     async def advance(self, agent_id: str, step: int) -> RolloutView:
         """Begin the step after this one now; after the last one, make the candidate the current version."""

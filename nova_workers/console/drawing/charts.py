@@ -25,6 +25,14 @@ _GRID = Markup('<line class="grid" x1="0" x2="{width}" y1="{y}" y2="{y}"/>')
 _PLOT = Markup('<svg class="plot" viewBox="0 0 {width} {height}" role="{role}" aria-label="{label}">{inside}</svg>')
 
 
+class Plot(NamedTuple):
+    """A plot with its legend: of each series the class of its colour, its name, and its total in words."""
+
+    title: str
+    svg: Markup
+    legend: Sequence[tuple[str, str, str | Markup]]
+
+
 class Series(NamedTuple):
     """Values of one kind, one for each label; None is a gap. `kind` is a class of `css/plots.css`."""
 
@@ -69,10 +77,21 @@ def stacked_bars(
 
 
 def lines(
-    label: str, labels: Sequence[str], series: Sequence[Series], unit: str = "", *, links: Sequence[str] = ()
+    label: str,
+    labels: Sequence[str],
+    series: Sequence[Series],
+    unit: str = "",
+    *,
+    links: Sequence[str] = (),
+    lowest: float = 0.0,
 ) -> Markup:
-    """Return a line for each series, with a dot for each value; for `links`, see `stacked_bars`."""
-    scale = _Scale.of(max((value for each in series for value in each.values if value is not None), default=0.0))
+    """Return a line for each series, with a dot for each value; for `links`, see `stacked_bars`.
+
+    Args:
+        lowest: The least value that there can be.
+    """
+    known = [value for each in series for value in each.values if value is not None]
+    scale = _Scale.of(max(known, default=0.0), lowest)
     step = _WIDTH / max(len(labels), 1)
     parts: list[Markup] = []
     for each in series:
@@ -84,16 +103,21 @@ def lines(
                 dots.append(_DOT.format(kind=each.kind, x=x, y=y))
             pen_is_down = value is not None
         parts += [_LINE.format(kind=each.kind, d=path), *dots] if path else []
-    return _plot(_Frame(label, labels, unit, links), series, scale, parts)
+    return _plot(_Frame(label, labels, unit, links, has_zeros=True), series, scale, parts)
 
 
 class _Frame(NamedTuple):
-    """What is around the values of a plot, as `stacked_bars` takes it."""
+    """What is around the values of a plot, as `stacked_bars` takes it.
+
+    Attributes:
+        has_zeros: Whether a value of zero is one, and no missing part of a bar.
+    """
 
     label: str
     labels: Sequence[str]
     unit: str
     links: Sequence[str]
+    has_zeros: bool = False
 
 
 class _Scale(NamedTuple):
@@ -103,29 +127,33 @@ class _Scale(NamedTuple):
         highest: Of the values.
         step: Between two ticks: 1, 2 or 5 times a power of ten.
         top: The value at the upper edge, a whole number of steps.
+        bottom: The value at the lower edge, likewise.
     """
 
     highest: float
     step: float
     top: float
+    bottom: float = 0.0
 
     @classmethod
-    def of(cls, highest: float) -> "_Scale":
+    def of(cls, highest: float, lowest: float = 0.0) -> "_Scale":
         """Return the axis that values up to this one fit on, with few ticks."""
-        if highest <= 0:
+        span = max(highest, 0.0) - lowest
+        if span <= 0:
             return cls(0.0, 1.0, 1.0)
-        power = 10.0 ** floor(log10(highest / _MOST_TICKS))
-        step = next(power * times for times in (1, 2, 5, 10) if highest / (power * times) <= _MOST_TICKS)
-        return cls(highest, step, step * ceil(highest / step - 1e-9))
+        power = 10.0 ** floor(log10(span / _MOST_TICKS))
+        step = next(power * times for times in (1, 2, 5, 10) if span / (power * times) <= _MOST_TICKS)
+        return cls(highest, step, step * ceil(max(highest, 0.0) / step - 1e-9), step * floor(lowest / step + 1e-9))
 
     def height(self, value: float) -> float:
         """Return how high a value is drawn."""
-        return value / self.top * (_HEIGHT - _TOP - _BOTTOM)
+        return (value - self.bottom) / (self.top - self.bottom) * (_HEIGHT - _TOP - _BOTTOM)
 
     def ticks(self) -> Iterator[float]:
-        """Yield the values that have a line, from zero on; only zero if there are none."""
-        for number in range(round(self.top / self.step) + 1 if self.highest > 0 else 1):
-            yield number * self.step
+        """Yield the values that have a line, from the lowest on; only zero if there are none."""
+        has_values = self.highest > 0 or self.bottom < 0
+        for number in range(round((self.top - self.bottom) / self.step) + 1 if has_values else 1):
+            yield self.bottom + number * self.step
 
 
 def _plot(frame: _Frame, series: Sequence[Series], scale: _Scale, inside: Sequence[Markup]) -> Markup:
@@ -141,7 +169,7 @@ def _plot(frame: _Frame, series: Sequence[Series], scale: _Scale, inside: Sequen
     every = max(-(-len(labels) // _MAX_LABELS), 1)
     names = [_name(round((at + 0.5) * step, 1), labels[at]) for at in range(0, len(labels), every)]
     columns = [
-        _column(at * step, step, _values(name, at, series, unit), links[at] if links else None)
+        _column(at * step, step, _values(frame, name, at, series), links[at] if links else None)
         for at, name in enumerate(labels)
     ]
     return _PLOT.format(
@@ -153,9 +181,10 @@ def _plot(frame: _Frame, series: Sequence[Series], scale: _Scale, inside: Sequen
     )
 
 
-def _values(name: str, at: int, series: Sequence[Series], unit: str) -> str:
+def _values(frame: _Frame, name: str, at: int, series: Sequence[Series]) -> str:
     """Return the values of a column in words, the largest part of a bar first as it is drawn: from the top."""
-    found = [(each.title, value) for each in series if (value := each.values[at]) is not None and value > 0]
+    known = [(each.title, value) for each in series if (value := each.values[at]) is not None]
+    found, unit = [(title, value) for title, value in known if value > 0 or frame.has_zeros], frame.unit
     words = [_short(value) + f" {unit}" * (title != unit) * (unit == "s") + f" {title}" for title, value in found]
     return f"{name}: {', '.join(reversed(words)) or 'nothing'}"
 

@@ -111,8 +111,8 @@ class RolloutStop(Body):
     reason: _Reason | None = None
 
 
-class RolloutBreach(View):
-    """What a guardrail found."""
+class RolloutLook(View):
+    """What a guardrail found when it was judged."""
 
     measure: GuardrailMeasure
     look: int
@@ -124,6 +124,10 @@ class RolloutBreach(View):
     candidate_mean: float
     baseline_mean: float
     baseline_values: int
+
+
+class RolloutBreach(RolloutLook):
+    """What a guardrail found that stopped the candidate: its `p_value` is at most the `threshold`."""
 
 
 class RolloutView(View):
@@ -170,9 +174,41 @@ class VersionFigures(View):
     mean_score: float | None
 
 
+class GuardrailState(View):
+    """How far a guardrail of a rollout is."""
+
+    measure: GuardrailMeasure
+    tolerance: float
+    values: int
+    """How many values of the candidate count."""
+    last: RolloutLook | None
+    """Its last look; null before the first, and if the current version had too few values."""
+    next_look: int | None
+    """The number of values with which it is judged next; null after the last look."""
+
+
 class RolloutReport(View):
     """The rollout of an agent, with the figures of both versions."""
 
     rollout: RolloutView
     candidate: VersionFigures
     baseline: VersionFigures
+    guardrails: list[GuardrailState] = Field(default_factory=list[GuardrailState])
+    """Those of the rollout, in its order."""
+
+
+class RolloutPeriod(View):
+    """What both versions did in one period of a rollout, by when runs ended and scores were given."""
+
+    since: datetime
+    until: datetime
+    """Exclusive."""
+    candidate: VersionFigures
+    baseline: VersionFigures
+
+
+class RolloutHistory(RolloutReport):
+    """A rollout with the figures of both versions over time."""
+
+    periods: list[RolloutPeriod]
+    """From its begin until its end, or now; at most 48, of equal length. They count the same runs as the figures."""

@@ -419,3 +419,37 @@ async def test_a_key_without_the_library_of_skills_keeps_the_agents_skills(
         form["description"] = ["Changed."]
         assert (await narrow.post("/agents/clerk", data=form)).status_code == 303
     assert (await stored(console))["spec"]["skills"] == ["rhyme"]
+
+
+async def test_a_rollout_is_started_watched_advanced_and_stopped(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    http, base = console.api.http, "/agents/nova/rollouts"
+    assert "nova rollout start nova" in (await browser.get(base)).text
+    assert "There is no other version" in (await browser.get(f"{base}/~new")).text
+    await http.post("/v1/agents/nova/versions", json={"model": "candidate"})
+    fields = fields_of((await browser.get(f"{base}/~new", params={"version": "2"})).text, "rollout")
+    assert fields["version"] == ["2"]
+    assert fields["steps"][0].startswith("1%:1h\n10%:6h\n")
+    wrong = await browser.post(f"{base}/~new", data={**fields, "steps": "ten"})
+    assert (wrong.status_code, "&#39;ten&#39; is no step" in wrong.text) == (422, True)
+    begun = await browser.post(f"{base}/~new", data={**fields, "steps": "0%\n100%:1h", "guardrails": ["failure"]})
+    address = begun.headers["location"]
+    thread_id = await console.api.thread()
+    await console.api.run(thread_id)
+    await worker.play(thread_id)
+    page = (await browser.get(address)).text
+    assert "100 % of the conversations now" in page
+    assert "It is judged next with 10 values; there are 0." in page
+    assert 'data-stream="/changes?of=rollout' in page
+    assert re.search(r"Runs that ended.*version 1 <strong>1</strong>", page, re.DOTALL)
+    await browser.post(f"{address}/advance", data={"step": "0"})
+    assert "Make version 2 the current version?" in (await browser.get(address)).text
+    assert "step 2 of 2" in (await browser.get(address)).text
+    await browser.post(f"{address}/advance", data={"step": "0"})
+    assert "The rollout is at step 1" in (await browser.get(address)).text
+    await browser.post(f"{address}/stop", data={"reason": "Too curt."})
+    stopped = (await browser.get(address)).text
+    assert "Stopped: Too curt." in stopped
+    assert "Advance" not in stopped
+    assert address in (await browser.get(base)).text

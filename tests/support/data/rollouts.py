@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from nova_workers.domain.rollouts.rules.guardrails import LOOKS, Breach, Guardrail, Measure, judge_look
+from nova_workers.domain.rollouts.rules.guardrails import LOOKS, Guardrail, Look, Measure, judge_look
 
 ALL: Final = (
     Guardrail("failure"),
@@ -39,7 +39,7 @@ class Observation:
     values: Mapping[Measure, float]
 
 
-def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardrail]) -> Breach | None:
+def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardrail]) -> Look | None:
     """Return the first breach along a rollout's runs, judged as the sweep does; None if the candidate may continue."""
     candidate, baseline = defaultdict[Measure, list[float]](list), defaultdict[Measure, list[float]](list)
     for observation in observations:
@@ -49,9 +49,9 @@ def find_breach(observations: Iterable[Observation], guardrails: Sequence[Guardr
         for guardrail in guardrails if observation.is_candidate else ():
             measure = guardrail.measure
             if measure in observation.values and len(candidate[measure]) in LOOKS:
-                breach = judge_look(guardrail, guardrails, candidate[measure], baseline[measure])
-                if breach is not None:
-                    return breach
+                look = judge_look(guardrail, guardrails, candidate[measure], baseline[measure])
+                if look is not None and look.is_breach:
+                    return look
     return None
 
 

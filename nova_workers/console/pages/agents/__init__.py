@@ -3,7 +3,7 @@
 from starlette.routing import Route
 
 from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.pages.agents import editing, listing, managing, trying, versions
+from nova_workers.console.pages.agents import editing, listing, managing, rollouts, trying, versions
 
 PAGE = PageModule(
     routes=(
@@ -19,6 +19,11 @@ PAGE = PageModule(
         Route("/agents/{agent:id}/versions/{version:int}", versions.show),
         Route("/agents/{agent:id}/compare", versions.compare),
         Route("/agents/{agent:id}/rollback", versions.roll_back, methods=["POST"]),
+        Route("/agents/{agent:id}/rollouts", rollouts.show_list),
+        Route("/agents/{agent:id}/rollouts/~new", rollouts.new, methods=["GET", "POST"]),
+        Route("/agents/{agent:id}/rollouts/{rollout:id}", rollouts.show),
+        Route("/agents/{agent:id}/rollouts/{rollout:id}/advance", rollouts.advance, methods=["POST"]),
+        Route("/agents/{agent:id}/rollouts/{rollout:id}/stop", rollouts.stop, methods=["POST"]),
         Route("/agents/{agent:id}/try", trying.show, methods=["GET"]),
         Route("/agents/{agent:id}/try", trying.send, methods=["POST"]),
         Route("/agents/{agent:id}/try/{run:id}/events", trying.follow),

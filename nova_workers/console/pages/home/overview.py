@@ -11,7 +11,8 @@ from nova_workers.base.errors import Forbidden
 from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
-from nova_workers.console.pages.home.plots import PERIODS, Plot, plots_by_key, plots_of_all
+from nova_workers.console.drawing.charts import Plot
+from nova_workers.console.pages.home.plots import PERIODS, plots_by_key, plots_of_all
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of

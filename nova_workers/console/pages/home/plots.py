@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from nova_workers.console.drawing.charts import Series, lines, stacked_bars
+from nova_workers.console.drawing.charts import Plot, Series, lines, stacked_bars
 from nova_workers.console.formats import duration, tokens, usd
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityView, BucketSize
 
@@ -23,14 +23,6 @@ _MOST_KEYS = 5
 _OTHERS = "others"
 
 _Value = Callable[[ActivityBucket], float | None]
-
-
-class Plot(NamedTuple):
-    """A plot with its legend: of each series the class of its colour, its name, and its total in words."""
-
-    title: str
-    svg: Markup
-    legend: Sequence[tuple[str, str, str | Markup]]
 
 
 def plots_of_all(activity: ActivityView) -> list[Plot]:

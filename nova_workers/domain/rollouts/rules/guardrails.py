@@ -74,8 +74,8 @@ class Guardrail:
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
-    """Why a candidate stops.
+class Look:
+    """What one look found.
 
     Attributes:
         look: After how many of the candidate's values.
@@ -94,11 +94,21 @@ class Breach:
     baseline_mean: float
     baseline_values: int
 
+    @property
+    def is_breach(self) -> bool:
+        """Whether the candidate stops."""
+        return self.p_value <= self.threshold
+
+
+def next_look(judged: int) -> int | None:
+    """Return with how many values of the candidate a guardrail is judged after a look; None if that was the last."""
+    return next((look for look in LOOKS if look > judged), None)
+
 
 def judge_look(
     guardrail: Guardrail, guardrails: Sequence[Guardrail], candidate: Sequence[float], baseline: Sequence[float]
-) -> Breach | None:
-    """Return the breach that one look finds; None if the candidate may continue.
+) -> Look | None:
+    """Return the result of one look; None if the current version has too few values.
 
     It is the same whenever it is asked for: a look takes the values up to its own, and no later ones.
 
@@ -120,9 +130,7 @@ def judge_look(
     threshold = error * LOOKS[len(candidate)]
     measure, newest = guardrail.measure, baseline[-BASELINE_PER_VALUE * len(candidate) :]
     p_value = _p_value(guardrail, candidate, newest)
-    if p_value > threshold:
-        return None
-    return Breach(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(newest), len(newest))
+    return Look(measure, len(candidate), p_value, threshold, _mean(candidate), _mean(newest), len(newest))
 
 
 def _errors(measures: Sequence[Measure]) -> Iterator[float]:

@@ -11,14 +11,14 @@ from typing import Final
 
 import structlog
 
-from nova_workers.base.errors import Conflict, Gone, InvalidInput, NotFound, existing
+from nova_workers.base.errors import Conflict, Gone, InvalidInput, NotFound
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import GuardrailMeasure
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.http.rollouts import (
     RolloutAdvance,
     RolloutBreach,
-    RolloutReport,
+    RolloutLook,
     RolloutStart,
     RolloutStop,
     RolloutView,
@@ -88,20 +88,6 @@ async def start_rollout(
             raise Conflict(f"Agent {agent_id!r} has an open rollout.", agent_id=agent_id)
         await _announce(tx, tenant_id, rollout)
         return rollout
-
-
-async def report_rollout(connection: Connection, tenant_id: str, agent_id: str) -> RolloutReport:
-    """Return the newest rollout of an agent, with the figures of both versions.
-
-    Raises:
-        NotFound: There is no such agent, or it has had no rollout.
-        Gone: The agent was deleted.
-    """
-    await agents.get_agent(connection, tenant_id, agent_id)
-    rollout = existing(await ledger.find_rollout(connection, tenant_id, agent_id), "rollout", agent_id)
-    candidate = await observations.read_figures(connection, tenant_id, rollout, rollout.version)
-    baseline = await observations.read_figures(connection, tenant_id, rollout, rollout.baseline_version)
-    return RolloutReport(rollout=rollout, candidate=candidate, baseline=baseline)
 
 
 async def advance_rollout(work: Work, tenant_id: str, agent_id: str, wanted: RolloutAdvance) -> RolloutView:
@@ -178,9 +164,11 @@ class RolloutSweep:
 async def _judge(
     connection: Connection, tenant_id: str, rollout: OpenRollout, values: dict[GuardrailMeasure, int]
 ) -> RolloutBreach | None:
-    """Judge the looks that are due, each once. Return the first breach."""
+    """Judge the looks that are due, each once, and record them. Return the first breach."""
     guardrails = [Guardrail(each.measure, each.tolerance) for each in rollout.guardrails]
     looks = dict(rollout.looks)
+    found: dict[str, RolloutLook] = {}
+    breach: RolloutBreach | None = None
     for guardrail, declared in zip(guardrails, rollout.guardrails, strict=True):
         measure = declared.measure
         for look in [at for at in LOOKS if looks.get(measure, 0) < at <= values[measure]]:
@@ -190,13 +178,18 @@ async def _judge(
             baseline = await observations.values_before(
                 connection, tenant_id, rollout, measure, until=until, limit=BASELINE_PER_VALUE * look
             )
-            breach = judge_look(guardrail, guardrails, candidate, baseline)
+            judged = judge_look(guardrail, guardrails, candidate, baseline)
             looks[measure] = look
-            if breach is not None:
-                return RolloutBreach(**asdict(breach))
+            if judged is not None:
+                found[measure] = RolloutLook(**asdict(judged))
+                if judged.is_breach:
+                    breach = RolloutBreach(**asdict(judged))
+                    break
+        if breach is not None:
+            break
     if looks != rollout.looks:
-        await ledger.record_looks(connection, tenant_id, rollout.id, looks)
-    return None
+        await ledger.record_looks(connection, tenant_id, rollout.id, looks, found)
+    return breach
 
 
 async def _lock(connection: Connection, tenant_id: str, agent_id: str) -> OpenRollout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from nova_workers.base.ids import id_at
@@ -50,6 +50,25 @@ SELECT :version::int AS version, c.*, r.*
        (SELECT count(*)::int AS rated, avg(feedback) AS mean_score FROM scores) r
 """
 
+# By the place of its period. Scores of a period may be of runs that ended in an earlier one.
+_PLACE = "floor(extract(epoch FROM at - :since::timestamptz) / :length_s::float8)::int AS place"
+_PERIODS = f"""
+WITH newest AS MATERIALIZED (
+    {_TURNS} ORDER BY u.id DESC LIMIT :most
+), scores AS MATERIALIZED (
+    {_SCORES} LIMIT :most
+), ended AS (
+    SELECT {_PLACE}, count(*)::int AS runs, sum(failure)::int AS failed, avg(cost) AS mean_cost_usd,
+           avg(latency) AS mean_latency_s
+      FROM newest GROUP BY place
+), rated AS (
+    SELECT {_PLACE}, count(*)::int AS rated, avg(feedback) AS mean_score FROM scores GROUP BY place
+)
+SELECT place, :version::int AS version, COALESCE(e.runs, 0) AS runs, COALESCE(e.failed, 0) AS failed, e.mean_cost_usd,
+       e.mean_latency_s, COALESCE(r.rated, 0) AS rated, r.mean_score
+  FROM ended e FULL JOIN rated r USING (place)
+"""
+
 _COUNT = f"""
 SELECT c.*, r.*
   FROM (SELECT count(*)::int AS failure, count(cost)::int AS cost, count(latency)::int AS latency
@@ -91,6 +110,20 @@ async def read_figures(connection: Connection, tenant_id: str, rollout: RolloutV
     row = await connection.fetchrow(_FIGURES, **_of(tenant_id, rollout, version, "feedback"), most=MOST_COUNTED)
     assert row is not None  # noqa: S101 - aggregates have one row
     return VersionFigures(**row)
+
+
+async def read_periods(
+    connection: Connection, tenant_id: str, rollout: RolloutView, version: int, *, since: datetime, length: timedelta
+) -> dict[int, VersionFigures]:
+    """Return the figures of the same runs by period, of those in which there are any: the first begins at `since`."""
+    rows = await connection.fetch(
+        _PERIODS,
+        **_of(tenant_id, rollout, version, "feedback"),
+        most=MOST_COUNTED,
+        since=since,
+        length_s=length.total_seconds(),
+    )
+    return {row["place"]: VersionFigures(**{name: row[name] for name in VersionFigures.model_fields}) for row in rows}
 
 
 async def count_values(connection: Connection, tenant_id: str, rollout: RolloutView) -> dict[GuardrailMeasure, int]:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from nova_workers.base.errors import existing
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import OPEN_ROLLOUTS, sql_list
-from nova_workers.contracts.http.rollouts import RolloutBreach, RolloutStart, RolloutStep, RolloutView
+from nova_workers.contracts.bodies import View
+from nova_workers.contracts.http.rollouts import RolloutBreach, RolloutLook, RolloutStart, RolloutStep, RolloutView
 from nova_workers.ledger.database import Connection
 
 HUNDREDTHS = 100
@@ -75,7 +77,15 @@ UPDATE rollouts
 RETURNING {_COLUMNS}
 """
 
-_RECORD_LOOKS = f"UPDATE rollouts SET looks = :looks WHERE tenant_id = :tenant_id AND id = :rollout_id AND {_OPEN}"
+_GET = f"SELECT {_COLUMNS} FROM rollouts WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND id = :rollout_id"
+
+# What was found at earlier looks of other guardrails stays.
+_RECORD_LOOKS = f"""
+UPDATE rollouts SET looks = :looks, judged = judged || :found::jsonb
+ WHERE tenant_id = :tenant_id AND id = :rollout_id AND {_OPEN}
+"""
+
+_JUDGED = "SELECT looks, judged AS found FROM rollouts WHERE tenant_id = :tenant_id AND id = :rollout_id"
 
 _NEEDS = """
 SELECT agent_needs(c.spec) IS NOT DISTINCT FROM agent_needs(b.spec) AS same
@@ -95,6 +105,18 @@ class OpenRollout(RolloutView):
 
     looks: dict[str, int]
     is_due: bool | None
+
+
+class Judged(View):
+    """How far the guardrails of a rollout were judged.
+
+    Attributes:
+        looks: Of each, after how many values of the candidate it was judged last.
+        found: What that look found.
+    """
+
+    looks: dict[str, int]
+    found: dict[str, RolloutLook]
 
 
 async def insert_rollout(
@@ -125,6 +147,16 @@ async def find_rollout(connection: Connection, tenant_id: str, agent_id: str) ->
     """Return the newest rollout of an agent, which is the open one if there is one."""
     row = await connection.fetchrow(_NEWEST, tenant_id=tenant_id, agent_id=agent_id)
     return None if row is None else RolloutView(**row)
+
+
+async def get_rollout(connection: Connection, tenant_id: str, agent_id: str, rollout_id: str) -> RolloutView:
+    """Return a rollout of an agent.
+
+    Raises:
+        NotFound: The agent has had no such rollout.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id, rollout_id=rollout_id)
+    return RolloutView(**existing(row, "rollout", rollout_id))
 
 
 async def list_rollouts(
@@ -187,9 +219,31 @@ async def end(
     return None if row is None else RolloutView(**row)
 
 
-async def record_looks(connection: Connection, tenant_id: str, rollout_id: str, looks: Mapping[str, int]) -> None:
-    """Record which looks were judged, so that each is judged once."""
-    await connection.execute(_RECORD_LOOKS, tenant_id=tenant_id, rollout_id=rollout_id, looks=dict(looks))
+async def record_looks(
+    connection: Connection,
+    tenant_id: str,
+    rollout_id: str,
+    looks: Mapping[str, int],
+    found: Mapping[str, RolloutLook],
+) -> None:
+    """Record which looks were judged, so that each is judged once, and what they found by measure."""
+    await connection.execute(
+        _RECORD_LOOKS,
+        tenant_id=tenant_id,
+        rollout_id=rollout_id,
+        looks=dict(looks),
+        found={measure: look.model_dump(mode="json") for measure, look in found.items()},
+    )
+
+
+async def read_judged(connection: Connection, tenant_id: str, rollout_id: str) -> Judged:
+    """Return how far the guardrails of a rollout were judged.
+
+    Raises:
+        NotFound: There is no such rollout.
+    """
+    row = await connection.fetchrow(_JUDGED, tenant_id=tenant_id, rollout_id=rollout_id)
+    return Judged(**existing(row, "rollout", rollout_id))
 
 
 async def have_same_needs(

@@ -30,6 +30,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/agents/{agent_id}/rollout", {"version": 1}),
     ("GET", "/v1/agents/{agent_id}/rollout", None),
     ("GET", "/v1/agents/{agent_id}/rollouts", None),
+    ("GET", "/v1/agents/{agent_id}/rollouts/{rollout_id}", None),
     ("POST", "/v1/agents/{agent_id}/rollout/advance", {"step": 0}),
     ("POST", "/v1/agents/{agent_id}/rollout/stop", {}),
     ("GET", "/v1/threads/{thread_id}", None),
@@ -280,6 +281,8 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "pairing_id": (await other.get("/v1/pairings")).json()["items"][0]["id"],
         "list_id": (await other.post("/v1/run-lists", json={"name": "Secret", "query": {}})).json()["id"],
         "agent_id": "their-agent",
+        # The agent is looked up before it.
+        "rollout_id": new_id("rol"),
         "thread_id": thread["id"],
         "run_id": run["id"],
         "feedback_id": feedback_id,

@@ -55,6 +55,11 @@ async def _report(api: Api) -> dict[str, Any]:
     return answer.json()
 
 
+async def _last_run(database: Database, api: Api) -> str:
+    newest = "SELECT id FROM runs WHERE tenant_id = :tenant_id ORDER BY id DESC LIMIT 1"
+    return await database.fetchval(newest, tenant_id=api.tenant.id)
+
+
 async def _turn(api: Api, worker: ManualWorker, thread_id: str, *, fails_in: int | None = None) -> int:
     """Play a message of a thread, and return the version that executed it."""
     await api.run(thread_id)
@@ -143,6 +148,17 @@ async def test_a_candidate_that_fails_is_stopped_by_itself_and_people_learn_why(
     assert report["rollout"]["breach"] == IsPartialDict(measure="failure", look=10, candidate_mean=1, baseline_mean=0)
     assert (report["candidate"]["runs"], report["candidate"]["failed"]) == (10, 10)
     assert report["baseline"]["failed"] == 0
+    [failure, cost, *_] = report["guardrails"]
+    breach = report["rollout"]["breach"]
+    assert failure == {"measure": "failure", "tolerance": 0, "values": 10, "last": breach, "next_look": 25}
+    assert cost == IsPartialDict(measure="cost", last=None, next_look=10)
+    await api.http.post(f"/v1/runs/{await _last_run(database, api)}/feedback", json={"score": -1})
+    history = (await api.http.get(f"/v1/agents/nova/rollouts/{rollout['id']}")).json()
+    assert history["rollout"] == report["rollout"]
+    for arm, figures in (("candidate", (10, 10, 1)), ("baseline", (10, 0, 0))):
+        sums = [sum(one[arm][name] for one in history["periods"]) for name in ("runs", "failed", "rated")]
+        assert tuple(sums) == figures
+    assert (await api.http.get("/v1/agents/nova/rollouts/rol_unknown")).status_code == 404
     assert await _turn(api, worker, await api.thread(), fails_in=2) == 1
     sent = await database.fetchval(_SENT, tenant_id=api.tenant.id, kind="rollout_changed")
     assert [(one["status"], one["rollout_id"]) for one in sent] == [
