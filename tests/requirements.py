@@ -170,6 +170,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "feedback.end-users": "A key for feedback gives it as an end user, deletes its own, and reads nothing.",
     # evaluators
     "evaluators.not-judged": "What an evaluator cannot know is not judged, and never passed.",
+    "evaluators.python": "A function of users judges in a process of its own; what it raises is not judged.",
     "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
     # rollouts
     "rollouts.sticky": "A thread that a candidate answered stays with it while the rollout is open, and then returns.",

@@ -35,9 +35,11 @@ from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.http.fleet import SandboxTrial
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.audit.rules import AuditSeals
 from nova_workers.domain.capabilities.rules import CapabilityRegistry
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.capabilities.rules.user_evaluators import UserEvaluators
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.domain.effects.rules.setup import embedding_provider
@@ -246,6 +248,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         clock=clock,
         embedder=provider,
     )
+    evaluators = UserEvaluators(capabilities, database, CeilingRules.of(settings), tools.programs)
     fork_server = ForkServer(modules=partial(_modules_of_turns, settings, engines))
     suspects = SuspectRuns(fork_server.start, taking_from(database), dispatcher, metrics)
     executor = build_executor(
@@ -315,7 +318,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         ),
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
-        evaluations=EvaluationTicker(work, clock, Judges(provider)),
+        evaluations=EvaluationTicker(work, clock, Judges(provider, evaluators)),
         orchestrations=OrchestrationTicker(work, clock),
         orders=build_order_ticker(settings, work),
         rollouts=RolloutSweep(work),

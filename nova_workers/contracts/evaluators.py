@@ -144,6 +144,16 @@ class Similarity(Body):
     """The least cosine of both vectors. What is good depends on the model: look at the scores of known answers."""
 
 
+class Function(Body):
+    """A function in Python judges the answer: one that a project or a package declares with ``@evaluator``."""
+
+    kind: Literal["python"] = "python"
+    function: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}:[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+    """Project or package, and function: ``shop:polite``."""
+    at_least: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    """The least score that passes, where the function gives a score alone."""
+
+
 class Latency(Body):
     """The run took at most so long, in seconds."""
 
@@ -247,6 +257,7 @@ Evaluator = Annotated[
     | PathEquals
     | Number
     | Similarity
+    | Function
     | Latency
     | Cost
     | Steps

@@ -26,6 +26,7 @@ class InstalledCode(View):
     tools: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     """The functions that are agents in Python."""
+    evaluators: tuple[str, ...] = ()
     problem: str | None = None
     """Why it cannot be used."""
 

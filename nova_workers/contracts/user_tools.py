@@ -72,7 +72,7 @@ class ListedAgent(BaseModel):
 
 
 class ToolListing(BaseModel):
-    """All tools, agents and effects of a project or module, or why there is none."""
+    """All tools, agents, effects and evaluators of a project or module, or why there is none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -80,5 +80,7 @@ class ToolListing(BaseModel):
     agents: tuple[ListedAgent, ...] = ()
     effects: tuple[ListedTool, ...] = ()
     """What follows runs, each called with an `EndedRun`."""
+    evaluators: tuple[ListedTool, ...] = ()
+    """What judges answers of evaluations, each called with a `JudgedAnswer`."""
     problem: str | None = None
     """What is wrong, with file and line; then there are none."""

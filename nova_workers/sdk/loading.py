@@ -1,4 +1,4 @@
-"""Imports code of users, and finds the tools, agents and effects in it."""
+"""Imports code of users, and finds the tools, agents, effects and evaluators in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import unwrap
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeVar
@@ -18,6 +19,7 @@ from nova_workers.sdk.agents import UserAgent, as_agent
 from nova_workers.sdk.context import ToolContext
 from nova_workers.sdk.declaration import ToolOptions, options_of, refuse_replaced
 from nova_workers.sdk.effects import as_effect
+from nova_workers.sdk.evaluators import as_evaluator
 from nova_workers.sdk.signatures import FunctionTool
 
 _MCP_SERVERS: Final = "mcp.server.mcpserver"
@@ -53,11 +55,12 @@ class UserTool(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """Tools, agents and effects of a source, by name."""
+    """Tools, agents, effects and evaluators of a source, by name."""
 
     tools: dict[str, UserTool]
     agents: dict[str, UserAgent]
     effects: dict[str, UserTool]
+    evaluators: dict[str, UserTool]
 
 
 def load_code(source: str) -> UserCode:
@@ -68,11 +71,11 @@ def load_code(source: str) -> UserCode:
             or the name of a module. The directory becomes the first place where modules are looked for.
 
     Raises:
-        ConfigurationError: There is none, it cannot be imported, or a tool, agent or effect cannot be one. The message
-            begins with file and line where there are any, and says what was expected.
+        ConfigurationError: There is none, it cannot be imported, or a declared function cannot be what it is declared
+            as. The message begins with file and line where there are any, and says what was expected.
     """
     names = _modules_of(Path(source)) if "/" in source else (served_module(source),)
-    code = UserCode({}, {}, {})
+    code = UserCode({}, {}, {}, {})
     seen: set[int] = set()
     for name in names:
         module = import_code(name)
@@ -87,6 +90,11 @@ def load_code(source: str) -> UserCode:
             if id(effect.function) not in seen:
                 seen.add(id(effect.function))
                 _add(code.effects, effect, "effect", "def …")
+        for judge in filter(None, map(as_evaluator, tuple(vars(module).values()))):
+            # The function that is written, not the one around it.
+            if (written := id(unwrap(judge.function))) not in seen:
+                seen.add(written)
+                _add(code.evaluators, judge, "evaluator", "def …")
     return code
 
 

@@ -1,4 +1,4 @@
-"""Speaks MCP for the tools, agents and effects of a process."""
+"""Speaks MCP for the tools, agents, effects and evaluators of a process."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from nova_workers.base.errors import ToolFailure
 from nova_workers.base.release import release
 from nova_workers.contracts.ended_runs import EFFECT_CALL
+from nova_workers.contracts.judged_answers import EVALUATOR_CALL
 from nova_workers.contracts.user_tools import CALL_CONTEXT, QUESTION, RETIRES, CallContext
 from nova_workers.sdk.agent_calls import AgentCalls
 from nova_workers.sdk.context import Asked, ToolContext
@@ -43,7 +44,7 @@ _MAX_RESULT_BYTES = 4_000_000
 
 
 def serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
-    """Serve tools, agents and effects until the input ends."""
+    """Serve tools, agents, effects and evaluators until the input ends."""
     # The library reports each request and each failed call; failures are reported with their place already.
     logging.getLogger("mcp").setLevel(logging.WARNING)
     asyncio.run(_serve(name, code, given, taken))
@@ -51,7 +52,10 @@ def serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
 
 async def _serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> None:
     execution, tools = Execution(), code.tools
-    effects = {f"{EFFECT_CALL}{name}": effect for name, effect in code.effects.items()}
+    unlisted = {
+        **{f"{EFFECT_CALL}{name}": effect for name, effect in code.effects.items()},
+        **{f"{EVALUATOR_CALL}{name}": judge for name, judge in code.evaluators.items()},
+    }
     agents = AgentCalls(Sessions(code.agents, execution), execution, lambda line: _write(taken, line))
     listing = ListToolsResult(tools=[_describe(tool) for tool in tools.values()])
 
@@ -59,7 +63,7 @@ async def _serve(name: str, code: UserCode, given: TextIO, taken: TextIO) -> Non
         return listing
 
     async def call_tool(request: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        known = effects if params.name.startswith(EFFECT_CALL) else tools
+        known = unlisted if params.name.startswith((EFFECT_CALL, EVALUATOR_CALL)) else tools
         result = await _call(execution, known, request, params)
         if execution.stuck:
             result.meta = {**(result.meta or {}), RETIRES: True}

@@ -1,10 +1,10 @@
-"""Serves tools, agents and effects in Python as an MCP server over standard input and output.
+"""Serves tools, agents, effects and evaluators in Python as an MCP server over standard input and output.
 
     python -m nova_workers.sdk.serve DIRECTORY|MODULE
     python -m nova_workers.sdk.serve --list DIRECTORY|MODULE
 
 A directory is given with a slash, such as ``./``; all its ``tools/*.py`` are served, and its ``code/*.py`` to
-workers. ``--list`` prints tools, agents and effects as JSON and ends, without the MCP library.
+workers. ``--list`` prints all of them as JSON and ends, without the MCP library.
 
 Workers start it, and any MCP client can. It needs nothing of a fleet: what a call may know comes with the call.
 """
@@ -95,6 +95,7 @@ def _listing(code: UserCode) -> ToolListing:
             for agent in code.agents.values()
         ),
         effects=tuple(map(_describe, code.effects.values())),
+        evaluators=tuple(map(_describe, code.evaluators.values())),
     )
 
 

@@ -122,6 +122,7 @@ SELECT id, tenant_id, agent_id, version, against, evaluators, budget_usd::float8
 # What became of the runs of trials: also of those whose run is gone.
 _ENDED = f"""
 SELECT t.id, r.status AS outcome, r.result_text AS answer, r.output, r.error_message AS error, e.expected, e.rubric,
+       e.input,
        COALESCE(n.steps, 0) AS steps, u.cost_usd::float8, (u.input_tokens + u.output_tokens)::bigint AS tokens,
        EXTRACT(EPOCH FROM r.finished_at - r.started_at)::float8 AS seconds,
        EXTRACT(EPOCH FROM now() - r.finished_at)::float8 AS ended_s_ago,

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput, LimitExceeded, NotFound
-from nova_workers.contracts.evaluators import Contains, Exact, Similarity, Trajectory
+from nova_workers.contracts.evaluators import Contains, Exact, Function, Similarity, Trajectory
 from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd
 from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationView, ToolReplay, TrialView
 from nova_workers.contracts.ports import Embedder
+from nova_workers.contracts.runs import WorkerPool
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.capabilities.rules import default_registry
+from nova_workers.domain.capabilities.rules.user_evaluators import UserEvaluators
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
 from nova_workers.domain.evaluations.rules import service, tick
 from nova_workers.domain.evaluations.rules.evaluators import AWAITED
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
+from nova_workers.domain.runs.sql.installs import announce
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.tool_programs import McpToolPrograms
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings
 from tests.support.harness.workers import Harness, Worker
@@ -37,6 +46,40 @@ _VERSION = "INSERT INTO agent_versions (tenant_id, agent_id, version, spec) VALU
 _OTHERS = """
 SELECT (SELECT count(*) FROM deliveries) + (SELECT count(*) FROM effects) + (SELECT count(*) FROM message_texts)
 """
+
+
+_JUDGES = '''
+import time
+from nova_workers.sdk import evaluator, JudgedAnswer, Judgement
+
+@evaluator
+def looked(answer: JudgedAnswer) -> Judgement:
+    """Judge whether it looked the order up."""
+    used = [(call.tool, call.arguments) for call in answer.calls]
+    is_good = used == [("lookup", {"order": 1})] and answer.answer == answer.expected
+    return Judgement(score=float(is_good), reason=f"It asked {answer.input!r}.")
+
+@evaluator
+async def grade(answer: JudgedAnswer) -> float:
+    """Grade."""
+    return 0.5
+
+@evaluator
+def fail(answer: JudgedAnswer) -> bool:
+    """Fail."""
+    raise ValueError("no grammar")
+
+@evaluator
+def wrong(answer: JudgedAnswer) -> str:
+    """Answer in another form."""
+    return "good"
+
+@evaluator(timeout_s=0.2)
+def sleep(answer: JudgedAnswer) -> bool:
+    """Take too long."""
+    time.sleep(1)
+    return True
+'''
 
 
 def _spec(script: list[dict[str, Any]]) -> dict[str, Any]:
@@ -294,6 +337,52 @@ async def test_similarity_is_judged_once_the_embedding_model_answers(fleet: Harn
     assert done.result is not None
     assert done.result.baseline is not None
     assert (done.result.candidate.passed, done.result.baseline.failed) == (2, 2)
+
+
+@proves("evaluators.python")
+async def test_functions_of_a_project_judge_in_a_process_and_what_they_cannot_is_not_judged(
+    fleet: Harness, tmp_path: Path
+) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "judges.py").write_text(_JUDGES, encoding="utf-8")
+    project = {"name": "shop", "folder": str(tmp_path), "tenant": fleet.tenant_id}
+    tools = Settings.model_validate({"tools": {"projects": [project]}}).tools
+    settings = fleet.settings.model_copy(update={"tools": tools})
+    registry = default_registry(fleet.database, settings, SystemClock())
+    evaluators = tuple(Function(function=f"shop:{name}") for name in ("looked", "grade", "fail", "wrong", "sleep"))
+    with pytest.raises(InvalidInput, match="No live worker has all of these evaluators in Python: shop:looked"):
+        await _start(fleet, evaluators=evaluators)
+    async with fleet.database.connection() as connection:
+        await announce(connection, "wkr_1", WorkerPool(), registry.installation())
+    evaluation_id = await _start(fleet, evaluators=evaluators)
+    worker = fleet.worker()
+    for _ in range(2):
+        # A worker without the project leaves the answers to the one that has it.
+        await EvaluationTicker(fleet.work, SystemClock(), Judges(None)).tick()
+        await fleet.settle(worker)
+    assert (await _find(fleet, evaluation_id)).done == 0
+    programs = McpToolPrograms(ConnectionPool(start_timeout_s=60))
+
+    async def get() -> McpToolPrograms:
+        return programs
+
+    functions = UserEvaluators(registry, fleet.database, CeilingRules.of(settings), get)
+    try:
+        ticker = EvaluationTicker(fleet.work, SystemClock(), Judges(None, functions))
+        for _ in range(2):
+            await ticker.tick()
+    finally:
+        await programs.close()
+    assert (await _find(fleet, evaluation_id)).status == "done"
+    looked, grade, *rest = (await _trials(fleet, evaluation_id))[0].verdicts
+    assert (looked.status, looked.score, looked.reason) == ("passed", 1, "It asked 'Where is order 1?'.")
+    assert (grade.status, grade.score) == ("failed", 0.5)
+    assert {verdict.status for verdict in rest} == {"not_judged"}
+    failed, wrong, late = (verdict.reason for verdict in rest)
+    assert "ValueError: no grammar" in failed
+    assert "judges.py:" in failed
+    assert "It returned 'good', of type str; expected a Judgement" in wrong
+    assert "0.2 s" in late
 
 
 async def test_what_cannot_be_evaluated_is_refused(fleet: Harness) -> None:

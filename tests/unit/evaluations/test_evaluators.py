@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from nova_workers.contracts.evaluators import Evaluator, evaluator_adapter
 from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
-from nova_workers.domain.evaluations.rules.verdicts import Judges
+from nova_workers.domain.evaluations.rules.verdicts import Judges, Owner
 from tests.requirements import proves
 
+_OWNER = Owner("ten_1", "clerk")
 PRICES = '{"items": [{"unit price": 4, "n": 2}], "ok": true, "none": null}'
 CALLS = (
     ToolUse("search", {"query": "prices", "limit": 5}),
@@ -29,7 +30,7 @@ def _outcome(text: str | None = "Paris", **facts: Any) -> Outcome:
 
 
 async def _judge(rule: dict[str, Any], outcome: Outcome) -> Verdict:
-    ((verdict,),) = await Judges(None).judge([evaluator_adapter.validate_python(rule)], [outcome])
+    ((verdict,),) = await Judges(None).judge(_OWNER, [evaluator_adapter.validate_python(rule)], [outcome])
     return verdict
 
 
@@ -128,6 +129,7 @@ EVERY = [
     {"kind": "json_path", "path": "$", "expected": None},
     {"kind": "number", "expected": 1},
     {"kind": "similarity", "expected": "a"},
+    {"kind": "python", "function": "shop:polite"},
     {"kind": "latency", "at_most_s": 1},
     {"kind": "cost", "at_most_usd": 1},
     {"kind": "steps", "at_most": 1},

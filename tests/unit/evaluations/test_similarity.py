@@ -9,8 +9,9 @@ import pytest
 from nova_workers.base.errors import ConfigurationError, InvalidInput, NovaError, Unavailable
 from nova_workers.contracts.evaluators import Similarity
 from nova_workers.domain.evaluations.rules.evaluators import Outcome
-from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, cosine
+from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, Owner, cosine
 
+_OWNER = Owner("ten_1", "clerk")
 _VECTORS = {"yes": [2.0, 0.0], "yep": [0.8, 0.6], "no": [-1.0, 0.0]}
 
 
@@ -34,7 +35,7 @@ class _Model:
 
 async def _judge(model: _Model, *answers: str, gives_up: bool = True) -> list[tuple[str, float | None, str]]:
     outcomes = [Outcome("succeeded", answer, expected="yes") for answer in answers]
-    judged = await Judges(model).judge([Similarity(at_least=0.8)], outcomes, gives_up=gives_up)
+    judged = await Judges(model).judge(_OWNER, [Similarity(at_least=0.8)], outcomes, gives_up=gives_up)
     return [(verdict.status, verdict.score, verdict.reason) for (verdict,) in judged]
 
 

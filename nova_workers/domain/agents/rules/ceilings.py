@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import Forbidden
-from nova_workers.contracts.agents import TRUST_ORDER, Ceilings
+from nova_workers.contracts.agents import TRUST_ORDER, Ceilings, Enclosure
 from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.domain.agents.rules.entries import Entry, GrantForms, document_entries, has_ceiling
@@ -36,6 +36,12 @@ class CeilingRules:
     def of(cls, settings: Settings) -> CeilingRules:
         """Return the rules of a fleet."""
         return cls(settings.workspace_root, settings.default_engine)
+
+    def enclosure(self, tenant_id: str, ceilings: Ceilings | None) -> Enclosure | None:
+        """Return the bounds of what runs for a tenant; None without ceilings."""
+        if ceilings is None:
+            return None
+        return Enclosure(self.roots(tenant_id, ceilings), sandbox=ceilings.sandbox, egress=ceilings.egress)
 
     def roots(self, tenant_id: str, ceilings: Ceilings) -> tuple[str, ...]:
         """Return the directories below which a tenant's agents may have directories: its own comes first."""

@@ -15,8 +15,9 @@ from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.contracts.installs import Installation
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
-from nova_workers.contracts.tool_programs import InstalledAgent
+from nova_workers.contracts.tool_programs import InstalledAgent, ToolSource
 from nova_workers.contracts.user_agents import CODE_ENGINE, AgentProgram, CodeConfig
+from nova_workers.contracts.user_tools import ListedTool
 from nova_workers.domain.capabilities.rules.seam import (
     BelongsToTenant,
     Capability,
@@ -313,6 +314,20 @@ class CapabilityRegistry:
             if isinstance(capability, HasAgents) and self._is_visible(name):
                 return replace(capability.agent(function, field), on_new_version=config.on_new_version), capability
         raise _no_code(config.agent)
+
+    def evaluator(self, function: str, tenant_id: str) -> tuple[ToolSource, ListedTool] | None:
+        """Return an evaluator in Python with its process; None if this tenant has none here.
+
+        Args:
+            function: Such as ``shop:polite``, of a project or a package.
+            tenant_id: Whose project it may be.
+        """
+        source, _, name = function.rpartition(":")
+        for capability_name in (f"project:{source}", source):
+            capability = self._capabilities.get(capability_name)
+            if isinstance(capability, HasAgents) and self._tenants.get(capability_name, tenant_id) == tenant_id:
+                return capability.evaluator(name)
+        return None
 
     async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
         # First what most capabilities have, as a check for a `Mapping` takes longer.

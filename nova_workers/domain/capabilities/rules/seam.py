@@ -254,7 +254,7 @@ class BelongsToTenant(Protocol):
 
 @runtime_checkable
 class HasAgents(Protocol):
-    """A capability whose code has agents too, which the configuration of an agent may name."""
+    """A capability whose code has agents too, which the configuration of an agent may name, and evaluators."""
 
     @property
     def installed(self) -> InstalledCode:
@@ -271,6 +271,10 @@ class HasAgents(Protocol):
         Raises:
             InvalidInput: There is none, or the code cannot be used.
         """
+        ...
+
+    def evaluator(self, function: str) -> tuple[ToolSource, ListedTool] | None:
+        """Return an evaluator with its process; None if the code has none of this name, or cannot be used."""
         ...
 
     async def agent_secrets(self, config: BaseModel, tenant_id: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Which tools, agents and effects of users are installed, and what they are: read in a process, and kept by version.
+"""Which code of users is installed, and its tools, agents, effects and evaluators: read in a process, kept by version.
 
 Nothing of users is imported here. What a process lists is kept below NOVA_HOME under a digest of the source's files, so
 that a later start does not ask it again.
@@ -38,7 +38,7 @@ _GROUPS: Final = ("nova_workers.tools", "nova_workers.agents")
 _EFFECTS: Final = "nova_workers.effects"
 _MODULE_NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _EACH_TENANT: Final = "*"
-_FORM: Final = "tools, agents and effects"
+_FORM: Final = "tools, agents, effects and evaluators"
 """What is kept. A listing of another form is not read."""
 _IMPORT_TIMEOUT_S: Final = 60.0
 _START_S: Final = 20.0

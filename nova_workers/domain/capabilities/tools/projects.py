@@ -89,6 +89,7 @@ class _UserCapability:
             code=self._version,
             tools=tuple(tool.name for tool in listing.tools),
             agents=tuple(agent.name for agent in listing.agents),
+            evaluators=tuple(each.name for each in listing.evaluators),
             problem=listing.problem,
         )
 
@@ -129,6 +130,11 @@ class _UserCapability:
         if problem is not None:
             raise InvalidInput(f"{field}: the code of {self.name} cannot be used. {problem}", field=field)
         return InstalledAgent(self._source, function, self._version)
+
+    def evaluator(self, function: str) -> tuple[ToolSource, ListedTool] | None:
+        """Return an evaluator of this code."""
+        found = next((each for each in self._listing.evaluators if each.name == function), None)
+        return None if found is None or self._listing.problem is not None else (self._source, found)
 
 
 def capabilities(parts: CapabilityParts, registry: CapabilityRegistry) -> Iterator[_UserCapability]:

@@ -22,7 +22,7 @@ import orjson
 from nova_workers.base.json_schemas import JsonSchema, LinearPattern, json_in
 from nova_workers.base.vocabulary import VerdictStatus
 from nova_workers.contracts.bodies import Body
-from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.evaluators import (
     CallRule,
     Contains,
@@ -74,6 +74,7 @@ class Outcome:
 
     Attributes:
         status: How it ended.
+        input: The example's message.
         text: Its answer; None if it has none.
         output: Its structured answer; None if it has none.
         expected: The example's expected answer; None if it has none.
@@ -82,6 +83,7 @@ class Outcome:
         steps: How many steps it had.
         cost_usd: None where a price is unknown.
         latency_s: From its start to its end; None if it never began.
+        error: Why it failed.
     """
 
     status: Literal["succeeded", "failed", "canceled"]
@@ -93,6 +95,8 @@ class Outcome:
     steps: int = 0
     cost_usd: float | None = None
     latency_s: float | None = None
+    error: str | None = None
+    input: Sequence[ContentBlock] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, existing, missing, too_many
 from nova_workers.base.ids import new_id
+from nova_workers.contracts.evaluators import Function
 from nova_workers.contracts.http.evaluations import (
     MAX_OPEN_EVALUATIONS,
     MAX_TRIALS,
@@ -17,6 +18,7 @@ from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
 from nova_workers.domain.evaluations.rules.judging import estimate_judges_usd
 from nova_workers.domain.evaluations.rules.replay import REPLAYING_ENGINES
+from nova_workers.domain.runs.sql.installs import have_evaluators
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
@@ -42,10 +44,12 @@ async def plan_evaluation(
     Raises:
         NotFound: There is no such agent, version, dataset or version of it.
         AgentRenamed: The agent has another id now.
-        InvalidInput: A version has an engine that cannot replay tool calls, or no example fits.
+        InvalidInput: A version has an engine that cannot replay tool calls, no example fits, or no worker has an
+            evaluator in Python.
         LimitExceeded: It has too many trials, is estimated above its budget, or too many are open.
     """
     await _check_versions(transaction, tenant_id, start, default_engine)
+    await _check_functions(transaction, start)
     dataset, version = await version_of(transaction, tenant_id, start.dataset, start.dataset_version)
     examples = await ledger.count_examples(transaction, tenant_id, dataset.id, version, start)
     if not examples:
@@ -123,6 +127,17 @@ async def delete_evaluation(connection: Connection, tenant_id: str, evaluation_i
     if await ledger.find_evaluation(connection, tenant_id, evaluation_id) is None:
         raise missing("evaluation", evaluation_id)
     raise Conflict(f"Evaluation {evaluation_id!r} is running. Cancel it first.", status="running")
+
+
+async def _check_functions(connection: Connection, start: EvaluationStart) -> None:
+    functions = [each.function for each in start.evaluators if isinstance(each, Function)]
+    if functions and not await have_evaluators(connection, functions):
+        raise InvalidInput(
+            f"No live worker has all of these evaluators in Python: {', '.join(functions)}. Install their project on "
+            "one, or correct the names.",
+            field="evaluators",
+            status=422,
+        )
 
 
 async def _check_versions(connection: Connection, tenant_id: str, start: EvaluationStart, default_engine: str) -> None:

@@ -24,9 +24,10 @@ from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
 from nova_workers.domain.evaluations.rules.evaluators import Outcome, ToolUse, Verdict
 from nova_workers.domain.evaluations.rules.judging import ask_judges, begin_judges, read_judges
-from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, takes_time
+from nova_workers.domain.evaluations.rules.verdicts import JudgeAway, Judges, Owner, takes_time
 from nova_workers.domain.evaluations.sql import NewTrialRun, OpenEvaluation, PendingTrial, Progress
 from nova_workers.domain.judges.sql import judgements
+from nova_workers.domain.runs.sql.installs import have_evaluators
 from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
 from nova_workers.domain.threads.sql.importing import import_turns
 from nova_workers.ledger.database import Row
@@ -117,7 +118,7 @@ class EvaluationTicker:
         claimed = None
         if ended and not is_slow:
             await _write(tx, evaluation, await self._judged(evaluation, ended))
-        elif ended and await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
+        elif ended and await self._claims(tx, evaluation, ended):
             claimed = _Claimed(evaluation, ended)
         has_read = await read_judges(tx, evaluation, limit=2 * WINDOW)
         progress = await _progress(tx, evaluation)
@@ -134,6 +135,13 @@ class EvaluationTicker:
             await end_evaluation(tx, evaluation, "done")
             return _Step(True)
         return _Step(bool(ended or has_read or bells), bells, claimed)
+
+    async def _claims(self, tx: UnitOfWork, evaluation: OpenEvaluation, ended: Sequence[Row]) -> bool:
+        """Return whether this process judges answers: another one may, or may be able to where this one is not."""
+        lacking = self._judges.lacks(evaluation.tenant_id, evaluation.evaluators)
+        if lacking and _waited_s(ended) <= _PATIENCE_S and await have_evaluators(tx.connection, lacking):
+            return False
+        return await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S)
 
     async def _judge(self, claimed: _Claimed) -> None:
         """Judge what takes time, a few answers at a time, until none is left or the time of a tick is over."""
@@ -166,8 +174,9 @@ class EvaluationTicker:
             JudgeAway: What judges does not answer now, and the answers are not so old that it is given up.
         """
         outcomes = [_outcome(row) for row in ended]
-        gives_up = max((row["ended_s_ago"] or 0.0 for row in ended), default=0.0) > _PATIENCE_S
-        verdicts = await self._judges.judge(evaluation.evaluators, outcomes, gives_up=gives_up)
+        whose = Owner(evaluation.tenant_id, evaluation.agent_id)
+        gives_up = _waited_s(ended) > _PATIENCE_S
+        verdicts = await self._judges.judge(whose, evaluation.evaluators, outcomes, gives_up=gives_up)
         return [_judged_trial(*each) for each in zip(ended, outcomes, verdicts, strict=True)]
 
     async def _begin(
@@ -205,6 +214,11 @@ async def _write(tx: UnitOfWork, evaluation: OpenEvaluation, judged: Sequence[Js
     await ask_judges(tx, evaluation, judged)
 
 
+def _waited_s(ended: Sequence[Row]) -> float:
+    """Return how long the oldest of these answers has waited for its verdicts."""
+    return max((row["ended_s_ago"] or 0.0 for row in ended), default=0.0)
+
+
 def _outcome(row: Row) -> Outcome:
     """Return the outcome of a run. One that is gone was canceled."""
     status: Any = row["outcome"] if row["outcome"] in ("succeeded", "failed") else "canceled"
@@ -219,6 +233,8 @@ def _outcome(row: Row) -> Outcome:
         steps=row["steps"],
         cost_usd=row["cost_usd"],
         latency_s=row["seconds"],
+        error=row["error"],
+        input=row["input"],
     )
 
 

@@ -135,6 +135,15 @@ async def installed_codes(connection: Connection) -> list[list[InstalledCode]]:
     return [[read_stored(InstalledCode.model_validate, each) for each in row["codes"]] for row in rows]
 
 
+async def have_evaluators(connection: Connection, functions: Sequence[str]) -> bool:
+    """Return whether one live worker has all of these evaluators in Python, such as ``shop:polite``."""
+    wanted = set(functions)
+    return any(
+        wanted <= {f"{code.project}:{name}" for code in codes if code.problem is None for name in code.evaluators}
+        for codes in await installed_codes(connection)
+    )
+
+
 async def find_lacking(
     connection: Connection, run_id: str, pool: WorkerPool, installation: Installation
 ) -> Lacking | None:

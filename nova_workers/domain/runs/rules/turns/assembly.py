@@ -12,7 +12,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.confined import Confinement, PrivateFiles
 from nova_workers.base.errors import EngineFailure, Forbidden
 from nova_workers.base.observability.redactor import Redactor
-from nova_workers.contracts.agents import AgentSpec, Enclosure
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import AskedEngines, Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
@@ -148,7 +148,7 @@ class TurnAssembler:
         cwd = await self._directories.directory(claim)
         readable = self._directories.readable(claim)
         kept = self._directories.kept(claim)
-        enclosure = self._enclosure(claim)
+        enclosure = self._ceilings.enclosure(claim.tenant_id, claim.ceilings)
         context = CapabilityContext(
             tenant_id=claim.tenant_id,
             agent_id=claim.agent_id,
@@ -228,14 +228,6 @@ class TurnAssembler:
             if name not in _ASK_NO_MODEL and self._ceilings.permits_engine(claim.ceilings, name)
         }
         return AskedEngines(self._settings.default_engine, permitted)
-
-    def _enclosure(self, claim: Claim) -> Enclosure | None:
-        ceilings = claim.ceilings
-        if ceilings is None:
-            return None
-        return Enclosure(
-            self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox, egress=ceilings.egress
-        )
 
     async def _skills(self, run: HeldRun) -> tuple[SkillDirectory, ...]:
         """Return the agent's skills for an engine that loads them itself. Deleted ones are left out."""
