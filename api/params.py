@@ -58,6 +58,10 @@ DatasetNamePath = Annotated[
     Path(description="A dataset's name: small letters, digits, _ and -, such as complaints."),
 ]
 DeliveryIdPath = Annotated[str, Path(description="A delivery's id."), AfterValidator(known_form("delivery"))]
+DeliveryTargetPath = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:-]{1,120}$")],
+    Path(description="The id of a webhook, the name of a channel, or a lane of push notifications."),
+]
 EvaluationIdPath = Annotated[str, Path(description="An evaluation's id."), AfterValidator(known_form("evaluation"))]
 ExampleKeyPath = Annotated[
     Annotated[str, StringConstraints(pattern=EXAMPLE_KEY_PATTERN)], Path(description="An example's key.")

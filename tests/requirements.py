@@ -234,6 +234,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "webhooks.guarded": "Nothing is sent to an address inside, in the clear, or where a redirect leads.",
     "webhooks.disabled": "A webhook that fails for long is disabled with the reason; the inbox gets one notification.",
     "webhooks.replay": "A delivery that ended is sent again by its id, under its id.",
+    "webhooks.retry": "What rests after failures is named with the reason, and tried at once on request.",
     # past conversations
     "history.own": "An agent searches and reads only its own conversations.",
     "history.hybrid": "Messages are found by their words and by their meaning; without one search, by the other.",

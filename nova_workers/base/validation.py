@@ -18,6 +18,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,119}$": "use at most 120 letters, digits, ., _, : and -; the first is no mark",
     r"^[A-Za-z0-9_-]{1,64}$": "use 1 to 64 letters, digits, _ and -",
     r"^[A-Za-z0-9_-]{1,80}$": "use 1 to 80 letters, digits, _ and -",
+    r"^[A-Za-z0-9_:-]{1,120}$": "use 1 to 120 letters, digits, _, : and -",
     r"^[A-Za-z0-9_+/-]{1,64}$": "use 1 to 64 letters, digits, _, +, / and -",
     r"^[A-Z][A-Z0-9_]{0,63}$": "use at most 64 capital letters, digits and _, and begin with a letter",
     r"^[\x20-\x7e]{1,200}$": "use 1 to 200 printable ASCII characters",

@@ -17,6 +17,7 @@ __all__ = [
     "NewDelivery",
     "Sender",
     "SentFileView",
+    "WaitingTarget",
 ]
 
 
@@ -117,6 +118,22 @@ class DeliveryView(View):
     """Why the last attempt failed."""
     created_at: datetime
     delivered_at: datetime | None
+
+
+class WaitingTarget(View):
+    """A webhook, a channel or a lane of push notifications that failed, and that deliveries wait for."""
+
+    target: str
+    """The id of a webhook, the name of a channel, or a lane of push notifications."""
+    webhook_id: str | None
+    url: str | None
+    """The webhook's."""
+    waiting: int
+    """Deliveries that are to be sent, at most 1,000 of them."""
+    next_try_at: datetime
+    """Time of the next attempt: of the earliest delivery, or the end of the webhook's rest."""
+    error: str
+    """Why a recent attempt failed."""
 
 
 class SentFileView(View):

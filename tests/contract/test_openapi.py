@@ -214,6 +214,8 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/deliveries/{delivery_id} workspace:read",
             "POST /v1/deliveries/{delivery_id}/replay workspace",
             "POST /v1/deliveries/{delivery_id}/close workspace",
+            "GET /v1/delivery-targets workspace:read",
+            "POST /v1/delivery-targets/{target}/retry workspace",
             "GET /v1/files workspace:read",
             "GET /v1/files/{file_id} workspace:read",
             "DELETE /v1/files/{file_id} workspace",

@@ -1,4 +1,4 @@
-"""``/v1/deliveries`` and ``/v1/files``: what agents deliver to people, and their files."""
+"""``/v1/deliveries``, ``/v1/delivery-targets`` and ``/v1/files``: what agents deliver to people, and their files."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -7,9 +7,17 @@ from fastapi import APIRouter, Query, Response
 from pydantic import StringConstraints
 
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
+from nova_workers.contracts.deliveries import (
+    INBOX,
+    DeliveryKind,
+    DeliveryStatus,
+    DeliveryView,
+    SentFileView,
+    WaitingTarget,
+)
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.delivery.sql.deliveries import close_delivery, get_delivery, list_deliveries
+from nova_workers.domain.delivery.sql.targets import list_waiting_targets
 from nova_workers.domain.files import rules as files
 from nova_workers.domain.files.sql import list_files
 
@@ -17,7 +25,7 @@ from ...auth import WorkspaceCaller, WorkspaceReader
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...pagination import PageQuery
-from ...params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
+from ...params import AgentIdQuery, DeliveryIdPath, DeliveryTargetPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
 from ...state import State
 
 router = APIRouter(prefix="/v1", tags=["deliveries"], route_class=StrictRoute)
@@ -81,7 +89,7 @@ async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceReader,
 
 @router.post("/deliveries/{delivery_id}/replay", status_code=202, responses=problems(404, 409))
 async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
-    """Send a delivery again that was delivered or has failed. It keeps its id, by which receivers identify it."""
+    """Send a delivery again that ended, or at once one that waits for its next attempt. It keeps its id."""
     return await state.services.webhooks.replay(caller.tenant_id, delivery_id, may_audit=caller.may("keys"))
 
 
@@ -90,6 +98,19 @@ async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCalle
     """Close a notification, file or note in the inbox. A closed item stays closed; questions close when answered."""
     async with state.services.database.connection() as connection:
         return await close_delivery(connection, caller.tenant_id, delivery_id)
+
+
+@router.get("/delivery-targets", responses=problems(), name="list_delivery_targets")
+async def list_all_delivery_targets(caller: WorkspaceReader, state: State) -> Page[WaitingTarget]:
+    """List the webhooks and channels that failed and have deliveries that wait for their next attempt."""
+    async with state.services.database.connection() as connection:
+        return Page(items=await list_waiting_targets(connection, caller.tenant_id))
+
+
+@router.post("/delivery-targets/{target}/retry", status_code=204, responses=problems(404, 409))
+async def retry_delivery_target(target: DeliveryTargetPath, caller: WorkspaceCaller, state: State) -> None:
+    """Try what waits for a webhook or a channel at once, and end the webhook's rest. Idempotent."""
+    await state.services.webhooks.retry(caller.tenant_id, target)
 
 
 @router.get("/files", responses=problems(400, 410, 422), name="list_files")

@@ -143,6 +143,18 @@ async def _check_triggers(client: NovaClient) -> list[Finding]:
     return [Finding("triggers", "warn", f"{count} paused: {named}{more}", fix)]
 
 
+async def _check_deliveries(client: NovaClient) -> list[Finding]:
+    return [
+        Finding(
+            f"deliveries to {target.url or target.target}",
+            "warn",
+            f"{target.waiting} wait until {stamp(target.next_try_at)}. The last attempt: {target.error}",
+            f"fix what it says, and `nova webhooks retry {target.target}`",
+        )
+        for target in (await client.deliveries.targets()).items
+    ]
+
+
 async def _check_work_orders(client: NovaClient) -> list[Finding]:
     # A tenant without a secret may just use none: this is no fault.
     if (await client.work_order_secrets.list()).items:
@@ -157,6 +169,7 @@ _CHECKS: tuple[tuple[str, frozenset[str], _Check], ...] = (
     ("queued runs", frozenset(), _check_queued),
     ("model providers", frozenset({"operator"}), _check_providers),
     ("triggers", frozenset({"workspace"}), _check_triggers),
+    ("deliveries", frozenset({"workspace"}), _check_deliveries),
     ("work orders", frozenset({"secrets"}), _check_work_orders),
     ("rights of authors", frozenset({"agents", "keys"}), check_authors),
     ("tools in orchestrations", frozenset({"runs", "agents"}), check_orchestrations),

@@ -10,7 +10,7 @@ from nova_workers.cli.command import Session, build, changes, remote
 from nova_workers.cli.resources import Argument, action, deletion, group, listing
 from nova_workers.cli.terminal.output import Facts, Output
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
-from nova_workers.contracts.deliveries import DeliveryView
+from nova_workers.contracts.deliveries import DeliveryView, WaitingTarget
 from nova_workers.contracts.http.webhooks import (
     WebhookCreate,
     WebhookKind,
@@ -41,6 +41,7 @@ def _facts(webhook: WebhookView) -> Facts:
         ("why off", webhook.disabled_reason),
         ("failures", webhook.failures or None),
         ("failing since", webhook.failing_since),
+        ("rests until", webhook.rests_until),
         ("old secret until", webhook.previous_expires_at),
         ("made", webhook.created_at),
     )
@@ -159,6 +160,31 @@ async def replay(session: Session, delivery: Annotated[str, typer.Argument(help=
     """Send a delivery again that was delivered or has failed. It keeps its id."""
     again = await session.client.deliveries.replay(delivery)
     session.out.done(again, f"{again.id} is on its way again")
+
+
+_WAITING = Rows[WaitingTarget](
+    "Nothing waits for a webhook or a channel that failed.",
+    Column("target", lambda target: target.target),
+    Column("address", lambda target: target.url, "spare"),
+    Column("waiting", lambda target: target.waiting),
+    Column("next try", lambda target: target.next_try_at),
+    Column("error", lambda target: target.error, "text"),
+)
+
+
+@remote(app, "waiting")
+async def waiting(session: Session) -> None:
+    """List the webhooks and channels that failed, with the number of deliveries that wait for them."""
+    show_page(session.out, await session.client.deliveries.targets(), _WAITING)
+
+
+@remote(app, "retry")
+async def retry(
+    session: Session, target: Annotated[str, typer.Argument(help="A webhook's id, or the name of a channel.")]
+) -> None:
+    """Try what waits for a webhook or a channel at once."""
+    await session.client.deliveries.retry(target)
+    session.out.done({"retried": target}, f"What waits for {target} is tried now")
 
 
 def _switch(name: str, help: str, change: WebhookPatch) -> None:

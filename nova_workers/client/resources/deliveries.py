@@ -1,10 +1,10 @@
 # Generated from deploy/environment/client.toml by `make format`: change that file instead.
-"""``/v1/deliveries`` and ``/v1/files``: what agents deliver to people."""
+"""``/v1/deliveries``, ``/v1/delivery-targets`` and ``/v1/files``: what agents deliver to people."""
 
 from nova_workers.base.vocabulary import DeliveryKind, DeliveryStatus
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.deliveries import DeliveryView, SentFileView
+from nova_workers.contracts.deliveries import DeliveryView, SentFileView, WaitingTarget
 
 
 class Deliveries:
@@ -45,12 +45,20 @@ class Deliveries:
         return await self._transport.fetch(DeliveryView, "GET", f"/v1/deliveries/{delivery_id}")
 
     async def replay(self, delivery_id: str) -> DeliveryView:
-        """Send an ended delivery again, under the same id."""
+        """Send a delivery that ended again, or at once one that waits for its next attempt, under the same id."""
         return await self._transport.fetch(DeliveryView, "POST", f"/v1/deliveries/{delivery_id}/replay")
 
     async def close(self, delivery_id: str) -> DeliveryView:
         """Close a notification, file or note in the inbox."""
         return await self._transport.fetch(DeliveryView, "POST", f"/v1/deliveries/{delivery_id}/close")
+
+    async def targets(self) -> Page[WaitingTarget]:
+        """Return the webhooks and channels that failed and that deliveries wait for."""
+        return await self._transport.fetch(Page[WaitingTarget], "GET", "/v1/delivery-targets")
+
+    async def retry(self, target: str) -> None:
+        """Try what waits for a webhook or a channel at once."""
+        await self._transport.send("POST", f"/v1/delivery-targets/{target}/retry")
 
 
 class Files:

@@ -1,5 +1,6 @@
-"""Webhooks: addresses that receive events, their tries, tests and secrets."""
+"""Webhooks: addresses that receive events, their tries, tests and secrets; and channels that wait after failures."""
 
+import asyncio
 from typing import get_args
 
 from starlette.requests import Request
@@ -20,9 +21,18 @@ _KINDS: tuple[str, ...] = get_args(WebhookKind)
 
 
 async def show_list(request: Request) -> Response:
-    """Show a page of webhooks, newest first."""
-    page = await client_of(request).webhooks.list(limit=PAGE_SIZE, cursor=cursor_of(request))
-    return render(request, "webhooks/list.html", webhooks=page.items, pager=pager(request, page))
+    """Show a page of webhooks, newest first, and the other channels that wait after failures."""
+    client = client_of(request)
+    page, waiting = await asyncio.gather(
+        client.webhooks.list(limit=PAGE_SIZE, cursor=cursor_of(request)), client.deliveries.targets()
+    )
+    return render(
+        request,
+        "webhooks/list.html",
+        webhooks=page.items,
+        pager=pager(request, page),
+        channels=[target for target in waiting.items if target.webhook_id is None],
+    )
 
 
 async def new(request: Request) -> Response:
@@ -77,6 +87,18 @@ async def test(request: Request) -> Response:
     return await act(request, f"/webhooks/{webhook_id}", lambda: calls.test(webhook_id), "A test event is on its way.")
 
 
+async def retry(request: Request) -> Response:
+    """Try what waits for a webhook at once."""
+    calls, webhook_id = client_of(request).deliveries, request.path_params["webhook"]
+    return await act(request, f"/webhooks/{webhook_id}", lambda: calls.retry(webhook_id), "It is tried now.")
+
+
+async def retry_channel(request: Request) -> Response:
+    """Try what waits for another channel at once."""
+    calls, form = client_of(request).deliveries, await read_form(request)
+    return await act(request, "/webhooks", lambda: calls.retry(form.value("target")), "It is tried now.")
+
+
 async def rotate(request: Request) -> Response:
     """Replace the secret; the new one is on the page that answers, and nowhere else."""
     made = await client_of(request).webhooks.rotate(request.path_params["webhook"], WebhookRotate())
@@ -91,10 +113,10 @@ async def delete(request: Request) -> Response:
 
 
 async def replay(request: Request) -> Response:
-    """Send a delivery that has ended again."""
+    """Send a delivery that has ended again, or at once one that waits for its next attempt."""
     calls, at = client_of(request).deliveries, request.path_params
     return await act(
-        request, f"/webhooks/{at['webhook']}", lambda: calls.replay(at["delivery"]), "The delivery is sent again."
+        request, f"/webhooks/{at['webhook']}", lambda: calls.replay(at["delivery"]), "The delivery is sent now."
     )
 
 
@@ -125,10 +147,12 @@ PAGE = PageModule(
     routes=(
         Route("/webhooks", show_list),
         Route("/webhooks/new", new, methods=["GET", "POST"]),
+        Route("/webhooks/retry", retry_channel, methods=["POST"]),
         Route("/webhooks/{webhook:id}", show),
         Route("/webhooks/{webhook:id}/edit", edit, methods=["GET", "POST"]),
         Route("/webhooks/{webhook:id}/enable", enable, methods=["POST"]),
         Route("/webhooks/{webhook:id}/test", test, methods=["POST"]),
+        Route("/webhooks/{webhook:id}/retry", retry, methods=["POST"]),
         Route("/webhooks/{webhook:id}/rotate", rotate, methods=["POST"]),
         Route("/webhooks/{webhook:id}/delete", delete, methods=["POST"]),
         Route("/webhooks/{webhook:id}/deliveries/{delivery:id}/replay", replay, methods=["POST"]),

@@ -78,6 +78,8 @@ class WebhookView(View):
     failures: int
     """Consecutive failed attempts."""
     failing_since: datetime | None
+    rests_until: datetime | None = None
+    """After some failures in a row no attempt is made before this time; ``POST /v1/delivery-targets`` ends it."""
     previous_expires_at: datetime | None
     """The time until which a replaced secret still signs."""
     created_at: datetime

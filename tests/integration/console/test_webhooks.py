@@ -43,7 +43,15 @@ async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(
     assert f"The delivery &#39;{replay}&#39;" in (await browser.get(address)).text
     refused = await browser.post(f"{address}/edit", data={"url": "ftp://example.org"})
     assert refused.status_code == 422
-    await database.execute("UPDATE webhooks SET failures = 3, failing_since = now()")
+    await database.execute("UPDATE deliveries SET error = 'It did not answer.', due_at = now() + interval '1 hour'")
+    assert "Send now" in (await browser.get(address)).text
+    await browser.post(f"{address}/deliveries/{replay}/replay")
+    assert "Send now" not in (await browser.get(address)).text
+    rests = "UPDATE webhooks SET failures = 3, failing_since = now(), rests_until = now() + interval '5 minutes'"
+    await database.execute(rests)
+    assert "resting" in (await browser.get("/webhooks")).text
+    assert "it rests" in (await browser.get(address)).text
+    await browser.post(f"{address}/retry")
     same = {"url": "https://example.org/hook", "enabled": "on", "description": "Mine"}
     await browser.post(f"{address}/edit", data=same)
     assert "3 failures in a row" in (await browser.get(address)).text

@@ -62,8 +62,10 @@ async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
         receiving.answers["/hook"] = lambda before: 500 if before == 3 else 204
         await notify(Work(database), Sender(fleet.tenant_id or "", "nova", run.thread_id, run.id), "Once more")
         await until(lambda: len(receiving.got) == 4)
-        sent = "UPDATE deliveries SET due_at = now() WHERE status = 'pending' AND error IS NOT NULL RETURNING id"
-        await until(lambda: database.fetchval(sent))
+        waits = "SELECT id FROM deliveries WHERE status = 'pending' AND error IS NOT NULL"
+        await until(lambda: database.fetchval(waits))
+        assert "answered 500" in (await command("webhooks", "waiting")).out
+        assert "is tried now" in (await command("webhooks", "retry", webhook_id)).out
         await until(lambda: len(receiving.got) == 5)
         assert receiving.got[3].id == receiving.got[4].id
 

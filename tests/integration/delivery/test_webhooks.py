@@ -7,18 +7,20 @@ import time
 import pytest
 from dirty_equals import IsPartialDict, IsStr
 
-from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.base.errors import Conflict, DeliveryFailed, IllegalTransition, InvalidInput, NotFound
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
-from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.deliveries import DeliveryItem, Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
 from nova_workers.domain.audit.rules import AuditSeals
 from nova_workers.domain.audit.sql.listing import get_audit_chain
 from nova_workers.domain.delivery.rules.channels import ChannelRoutes
 from nova_workers.domain.delivery.rules.from_agents import notify
 from nova_workers.domain.delivery.rules.webhooks import WebhookChannel
+from nova_workers.domain.delivery.sql.targets import list_waiting_targets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.domain.webhooks.rules.service import Webhooks
+from nova_workers.domain.webhooks.sql.endpoints import get_webhook
 from nova_workers.domain.webhooks.sql.signing_secrets import fetch_endpoint
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.work import Work
@@ -275,6 +277,68 @@ async def test_a_redirect_is_not_followed(deliveries: DeliveryHarness) -> None:
     (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["response_status"]) == ("pending", 302)
     assert "no redirect" in row["error"]
+
+
+@proves("webhooks.retry")
+async def test_what_waits_after_failures_is_named_with_the_reason_and_sent_at_once_on_request(
+    deliveries: DeliveryHarness,
+) -> None:
+    made, tenant_id = await deliveries.webhook(), deliveries.tenant_id
+    deliveries.receiver.answers["/hook"] = lambda before: 500 if before < 3 else 204
+    for text in ("One", "Two", "Three"):
+        await deliveries.say(text)
+        await deliveries.sender.run_due()
+    assert len(deliveries.receiver.got) == 3
+    async with deliveries.database.connection() as connection:
+        (target,) = await list_waiting_targets(connection, tenant_id)
+        assert (target.target, target.webhook_id, target.waiting) == (made.webhook.id, made.webhook.id, 3)
+        assert target.error == "The address answered 500."
+        rests_until = (await get_webhook(connection, tenant_id, made.webhook.id)).rests_until
+        assert rests_until is not None
+        assert rests_until <= target.next_try_at
+        assert await list_waiting_targets(connection, "ten_b") == []
+    # One alone, which ends the rest; then all.
+    first = (await deliveries.rows())[0]["id"]
+    assert (await deliveries.webhooks.replay(tenant_id, first)).attempts == 1
+    await deliveries.sender.run_due()
+    assert len(deliveries.receiver.got) == 4
+    await deliveries.webhooks.retry(tenant_id, made.webhook.id)
+    await deliveries.sender.run_due()
+    assert [row["status"] for row in await deliveries.rows()] == ["delivered"] * 3
+    async with deliveries.database.connection() as connection:
+        assert await list_waiting_targets(connection, tenant_id) == []
+
+
+@proves("webhooks.retry")
+async def test_a_channel_is_tried_at_once_and_another_tenants_is_not_found(deliveries: DeliveryHarness) -> None:
+    pager = FailingChannel()
+    sender = deliveries.another(ChannelRoutes([pager], {"*": ["pager"]}))
+    await deliveries.say()
+    await sender.run_due()
+    async with deliveries.database.connection() as connection:
+        (target,) = await list_waiting_targets(connection, deliveries.tenant_id)
+    assert (target.target, target.webhook_id, target.error) == ("pager", None, "No carrier.")
+    with pytest.raises(NotFound):
+        await deliveries.webhooks.retry("ten_b", "pager")
+    await sender.run_due()
+    assert pager.tries == 1
+    await deliveries.webhooks.retry(deliveries.tenant_id, "pager")
+    await sender.run_due()
+    assert pager.tries == 2
+
+
+class FailingChannel:
+    """A channel that delivers nothing."""
+
+    name = "pager"
+    tries = 0
+
+    async def deliver(self, item: DeliveryItem) -> None:
+        self.tries += 1
+        raise DeliveryFailed("No carrier.", retryable=True)
+
+    async def close(self) -> None:
+        pass
 
 
 @proves("webhooks.replay")

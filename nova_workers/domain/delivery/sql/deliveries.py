@@ -51,14 +51,16 @@ SELECT {_COLUMNS} FROM deliveries
 
 _GET = f"SELECT {_COLUMNS} FROM deliveries WHERE tenant_id = :tenant_id AND id = :delivery_id"
 
-# Resets a delivery that ended. It keeps its id, so that receivers can recognize a repeat.
+# Resets a delivery that ended. It keeps its id, so that receivers can recognize a repeat. One that waits for its next
+# attempt keeps its count, and is due now; one without an error may be under way.
 _REPLAY = f"""
 UPDATE deliveries
-   SET status = 'pending', attempts = 0, due_at = now(), delivered_at = NULL, response_status = NULL, error = NULL
- WHERE tenant_id = :tenant_id AND id = :delivery_id AND status IN ('delivered', 'failed') AND target <> '{INBOX}'
+   SET status = 'pending', attempts = CASE WHEN status = 'pending' THEN attempts ELSE 0 END, due_at = now(),
+       delivered_at = NULL, response_status = NULL, error = NULL
+ WHERE tenant_id = :tenant_id AND id = :delivery_id AND target <> '{INBOX}'
+   AND (status IN ('delivered', 'failed') OR status = 'pending' AND error IS NOT NULL)
 RETURNING {_COLUMNS}
 """
-
 
 # A question or approval is closed by the end of its wait, never here.
 _CLOSE = f"""
@@ -146,10 +148,10 @@ async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str)
 
 
 async def replay_delivery(connection: Connection, tenant_id: str, delivery: DeliveryView) -> DeliveryView:
-    """Send a delivery that ended again.
+    """Send a delivery that ended again, or one that waits for its next attempt at once.
 
     Raises:
-        IllegalTransition: It is in the inbox, or still pending.
+        IllegalTransition: It is in the inbox, or on its way.
     """
     row = await connection.fetchrow(_REPLAY, tenant_id=tenant_id, delivery_id=delivery.id)
     if row is not None:

@@ -45,6 +45,7 @@ SELECT * FROM unnest(:ids::text[], :tenant_ids::text[], :kinds::text[], :targets
 # Walks from lane to lane by the index, one step per lane however long each is, then takes some of each lane, so that no
 # lane delays another. Two processes never claim the same row: rows are locked, and locked rows are skipped. A failing
 # webhook gets one attempt at a time, after its rest. A disabled one keeps its deliveries, and a restored fleet all.
+# Only a delivery that waits for its next attempt has an error, which tells it from one that is being sent.
 _CLAIM = f"""
 WITH RECURSIVE lanes AS (
     (SELECT target FROM deliveries WHERE status = 'pending' ORDER BY target LIMIT 1)
@@ -76,7 +77,7 @@ WITH RECURSIVE lanes AS (
      LIMIT :limit
 )
 UPDATE deliveries d
-   SET attempts = d.attempts + 1, claims = d.claims + 1, due_at = now() + :lease::interval
+   SET attempts = d.attempts + 1, claims = d.claims + 1, due_at = now() + :lease::interval, error = NULL
   FROM due
  WHERE d.id = due.id
 RETURNING {_ITEM}, d.attempts AS attempt, d.claims AS claim

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import structlog
 
-from nova_workers.base.errors import Conflict, Forbidden, InvalidInput
+from nova_workers.base.errors import Conflict, Forbidden, InvalidInput, existing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryView, NewDelivery
 from nova_workers.contracts.http.secrets import SecretRotation
@@ -15,6 +15,7 @@ from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, We
 from nova_workers.domain.agents.sql.records import get_agent
 from nova_workers.domain.delivery.sql.deliveries import get_delivery, replay_delivery
 from nova_workers.domain.delivery.sql.outbox import add_deliveries
+from nova_workers.domain.delivery.sql.targets import end_rest, is_known_target, retry_deliveries
 from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 from nova_workers.domain.webhooks.rules.addresses import check_delivery_url
 from nova_workers.domain.webhooks.rules.standard_webhooks import new_secret
@@ -29,6 +30,8 @@ _log = structlog.get_logger(__name__)
 
 _BATCH = 200
 _AUDIT: DeliveryKind = "audit_recorded"
+_WEBHOOK_ID = "whk_"
+"""The beginning of a target that is a webhook."""
 _TEST_WORDS = "This is a test. Nothing happened."
 
 
@@ -159,12 +162,12 @@ class Webhooks:
             return await get_delivery(connection, tenant_id, delivery_id)
 
     async def replay(self, tenant_id: str, delivery_id: str, *, may_audit: bool = False) -> DeliveryView:
-        """Queue an ended delivery again, under the same id.
+        """Queue an ended delivery again, under the same id, or one that waits for its next attempt at once.
 
         Raises:
             Forbidden: It is of the audit log, which the author may not read.
             NotFound: There is no such delivery.
-            Conflict: It is in the inbox, still pending, or its webhook is disabled or deleted.
+            Conflict: It is in the inbox, on its way, or its webhook is disabled or deleted.
         """
         async with self._work.begin() as tx:
             connection = tx.connection
@@ -172,8 +175,26 @@ class Webhooks:
             _check_may_audit((delivery.kind,), may_audit=may_audit)
             if delivery.webhook_id is not None:
                 await self._require_enabled(connection, tenant_id, delivery.webhook_id)
+                await end_rest(connection, tenant_id, delivery.webhook_id)
             tx.ring_deliveries()
             return await replay_delivery(connection, tenant_id, delivery)
+
+    async def retry(self, tenant_id: str, target: str) -> None:
+        """Try what waits for a webhook or a channel at once, and end the webhook's rest. Idempotent.
+
+        Raises:
+            NotFound: There is no such webhook, or nothing was ever to be sent to such a channel.
+            Conflict: The webhook is disabled.
+        """
+        async with self._work.begin() as tx:
+            connection = tx.connection
+            if target.startswith(_WEBHOOK_ID):
+                await self._require_enabled(connection, tenant_id, target)
+                await end_rest(connection, tenant_id, target)
+            else:
+                existing(await is_known_target(connection, tenant_id, target) or None, "delivery_target", target)
+            await retry_deliveries(connection, tenant_id, target)
+            tx.ring_deliveries()
 
     def keys(self, endpoint: Endpoint) -> tuple[str, ...]:
         """Return the secrets that currently sign deliveries to a webhook, the newest first.

@@ -15,6 +15,7 @@ free place."""
 
 _COLUMNS = """
 id, url, description, kinds, agent_id, enabled, disabled_reason, failures, failing_since,
+CASE WHEN rests_until > now() THEN rests_until END AS rests_until,
 CASE WHEN previous_expires_at > now() THEN previous_expires_at END AS previous_expires_at, created_at, updated_at
 """
 

@@ -72,6 +72,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/deliveries/{delivery_id}", None),
     ("POST", "/v1/deliveries/{delivery_id}/replay", None),
     ("POST", "/v1/deliveries/{delivery_id}/close", None),
+    ("POST", "/v1/delivery-targets/{target}/retry", None),
     ("GET", "/v1/files/{file_id}", None),
     ("GET", "/v1/files/{file_id}/content", None),
     ("DELETE", "/v1/files/{file_id}", None),
@@ -178,6 +179,7 @@ LISTS = (
     "/v1/notes",
     "/v1/files",
     "/v1/deliveries",
+    "/v1/delivery-targets",
     "/v1/memories",
     "/v1/skills",
     "/v1/secrets",
@@ -278,6 +280,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     await other.post("/v1/pairings", json={"channel": "telegram", "sender": "1"})
     return {
         "tenant_id": other_tenant.id,
+        "target": rows["webhook_id"],
         "pairing_id": (await other.get("/v1/pairings")).json()["items"][0]["id"],
         "list_id": (await other.post("/v1/run-lists", json={"name": "Secret", "query": {}})).json()["id"],
         "agent_id": "their-agent",
