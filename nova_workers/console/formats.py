@@ -1,12 +1,13 @@
 """How values are shown: one form each for times, durations, tokens, money and sizes. The filters of the templates."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import ContentBlock, text_of
@@ -17,6 +18,8 @@ NOTHING: Final = Markup('<span class="muted">-</span>')
 """Stands for a value that is missing."""
 
 _STEPS = ((60, "s", 1), (3_600, "min", 60), (86_400, "h", 3_600), (30 * 86_400, "d", 86_400))
+_RUN = re.compile(r"\brun (run_[0-9A-Z]{26})\b")
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:]{8}(?:\+00:00|Z)")
 _MOST_MS = 999.5
 _KIB = 1024
 
@@ -55,8 +58,14 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         so_far = duration(max(0.0, (clock.now() - begin).total_seconds()))
         return Markup('<span data-since="{}">{}</span>').format(begin.isoformat(timespec="milliseconds"), so_far)
 
+    def reason(text: str) -> Markup:
+        """Show why a run waits: with a link in place of another run's id, and with its start as a time."""
+        shown = Markup(_RUN.sub(r'<a href="/runs/\1">another run</a>', str(escape(text))))  # noqa: S704 - escaped before
+        return Markup(_MOMENT.sub(lambda found: str(due(_moment(found[0]))), str(shown)))  # noqa: S704 - likewise
+
     return {
         "time": time,
+        "reason": reason,
         "due": due,
         "clock": _clock,
         "duration": duration,

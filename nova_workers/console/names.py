@@ -43,6 +43,7 @@ class Names:
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+_LISTED: Final = 200
 _HUES: Final = 10
 _NONE: Final = Names()
 _current: ContextVar[Names] = ContextVar("console_names", default=_NONE)
@@ -51,21 +52,42 @@ _open: ContextVar[Mapping[str, int] | None] = ContextVar("console_open", default
 
 def name_filters() -> dict[str, Callable[..., object]]:
     """Return the filters of templates: a name for an id, or the id, and how much is open on a page of the menu."""
-    return {"agent": _agent, "agent_name": _agent_name, "marked": _marked, "author": _author, "open_of": _open_of}
+    return {
+        "agent": _agent,
+        "agent_name": agent_name,
+        "marked": _marked,
+        "mark": _mark,
+        "author": _author,
+        "author_name": _author_name,
+        "open_of": _open_of,
+    }
+
+
+def known_agents(chosen: str | None) -> list[tuple[str, str]] | None:
+    """Return the agents for a filter, as ids and labels; None if the key may not read them, or there are too many."""
+    agents = _current.get().agents
+    if not agents or len(agents) >= _LISTED or (chosen and chosen not in agents):
+        return None
+    return [(id_, label_of(id_, name)) for id_, name in agents.items()]
+
+
+def label_of(agent_id: str, name: str) -> str:
+    """Return an agent's name, and its id where that is another: names are not unique."""
+    return agent_id if name == agent_id else f"{name} ({agent_id})"
 
 
 def _open_of(path: str) -> int | None:
     return (_open.get() or {}).get(path)
 
 
-def _agent_name(agent_id: str) -> str:
+def agent_name(agent_id: str) -> str:
     """Return an agent's name as text, for attributes and titles."""
     return _current.get().agents.get(agent_id, agent_id)
 
 
 def _agent(agent_id: str) -> Markup:
     """Return an agent's name with a mark by which it is known again: a colour of its id, and its initial."""
-    return agent_mark(agent_id, _agent_name(agent_id))
+    return agent_mark(agent_id, agent_name(agent_id))
 
 
 def _marked(agent: AgentView) -> Markup:
@@ -79,7 +101,17 @@ def agent_mark(agent_id: str, name: str) -> Markup:
     return Markup('<span class="agent hue-{}" data-initial="{}">{}</span>').format(hue, initial, name)
 
 
-def _author(who: str) -> str:
+def _mark(name: str, agent_id: str) -> Markup:
+    return agent_mark(agent_id, name)
+
+
+def _author(who: str) -> str | Markup:
+    """Return who made something: a key's name, an agent's with its mark, or a person."""
+    return _agent(who) if who in _current.get().agents else _author_name(who)
+
+
+def _author_name(who: str) -> str:
+    """Return who made something as text, for attributes and titles."""
     names = _current.get()
     if who == "person" or who.startswith("per_"):
         return "a person"
@@ -153,7 +185,9 @@ async def _count(client: NovaClient, _: Request) -> Mapping[str, int]:
 async def _read(client: NovaClient, request: Request) -> Names:
     session = session_of(request)
     scopes = with_included(() if session is None or session.scopes is None else session.scopes)
-    agents = {a.id: a.spec.name for a in (await client.agents.list(limit=200)).items} if "agents:read" in scopes else {}
+    agents = (
+        {a.id: a.spec.name for a in (await client.agents.list(limit=_LISTED)).items} if "agents:read" in scopes else {}
+    )
     keys = {k.id: k.name for k in (await client.keys.list(limit=200)).items} if "keys" in scopes else {}
     return Names(agents, keys)
 

@@ -18,10 +18,12 @@ from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
 from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, code_head, to_html
-from nova_workers.console.names import name_filters
+from nova_workers.console.names import known_agents, name_filters
 from nova_workers.console.navigation import menu
 from nova_workers.console.rights import may
+from nova_workers.console.schedules import in_words
 from nova_workers.console.state import session_of, state_of
+from nova_workers.contracts.http.triggers import TriggerView
 
 THEME_COOKIE = "nova_theme"
 THEMES: Final = ("system", "light", "dark")
@@ -46,15 +48,21 @@ def build_templates(assets: Assets, clock: Clock) -> Environment:
     environment.filters.update(filters(clock))
     environment.filters.update(time_filters(clock))
     environment.filters.update(name_filters())
-    environment.filters.update(markdown=to_html, code=code_block)
+    environment.filters.update(markdown=to_html, code=code_block, schedule=_schedule)
     # Jinja types them as its own functions.
     names = cast(dict[str, object], environment.globals)
     names["asset"] = assets.url
     names["code_head"] = code_head
     names["zones"] = ZONES
+    names["known_agents"] = known_agents
     names["may"] = may
     names["new_key"] = partial(new_id, "evt")
     return environment
+
+
+def _schedule(trigger: TriggerView) -> str:
+    words = in_words(trigger.kind, trigger.schedule)
+    return words[:1].upper() + words[1:]
 
 
 def render(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:

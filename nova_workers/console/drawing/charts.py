@@ -26,11 +26,16 @@ _PLOT = Markup('<svg class="plot" viewBox="0 0 {width} {height}" role="{role}" a
 
 
 class Plot(NamedTuple):
-    """A plot with its legend: of each series the class of its colour, its name, and its total in words."""
+    """A plot with its legend: of each series the class of its colour, its name, and its total in words.
+
+    Attributes:
+        of_agents: Whether each series is of an agent.
+    """
 
     title: str
     svg: Markup
     legend: Sequence[tuple[str, str, str | Markup]]
+    of_agents: bool = False
 
 
 class Series(NamedTuple):

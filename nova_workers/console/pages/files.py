@@ -1,11 +1,13 @@
 """Files that agents sent to people."""
 
+import asyncio
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import name_of_run, name_of_thread
 from nova_workers.console.actions import Done, act
 from nova_workers.console.chat.messages import IMAGES
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -27,8 +29,17 @@ async def show_list(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """Show a file: an image itself, and what is known of any."""
-    file = await client_of(request).files.get(request.path_params["file"])
-    return render(request, "files/show.html", file=file, is_shown=file.media_type in IMAGES)
+    client = client_of(request)
+    file = await client.files.get(request.path_params["file"])
+    conversation, run = await asyncio.gather(name_of_thread(client, file.thread_id), name_of_run(client, file.run_id))
+    return render(
+        request,
+        "files/show.html",
+        file=file,
+        is_shown=file.media_type in IMAGES,
+        conversation=conversation,
+        run=run,
+    )
 
 
 async def content(request: Request) -> Response:

@@ -1,6 +1,5 @@
 """Search in all conversations."""
 
-import asyncio
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
@@ -11,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.console.access import agent_choices
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
@@ -32,31 +30,23 @@ async def show(request: Request) -> Response:
         since, until = _day(filter_of(request, "since")), _day(filter_of(request, "until"))
     except InvalidInput as error:
         problem = error.message
-    agents, result = await asyncio.gather(
-        agent_choices(client),
-        _no_search()
-        if query is None or problem is not None
-        else client.history.search(
+    result: SearchResult | None = None
+    if query is not None and problem is None:
+        result = await client.history.search(
             query,
             agent_id=filter_of(request, "agent"),
             since=since,
             until=None if until is None else until + timedelta(days=1),
             limit=MAX_HITS,
-        ),
-    )
+        )
     marked = _marker(query or "")
     return render(
         request,
         "chat/search.html",
         problem=problem,
-        agents=agents,
         result=result,
         hits=[] if result is None else [(hit, marked(hit.excerpt)) for hit in result.items],
     )
-
-
-async def _no_search() -> SearchResult | None:
-    return None
 
 
 def _day(text: str | None) -> datetime | None:

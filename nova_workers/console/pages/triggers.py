@@ -15,12 +15,13 @@ from nova_workers.base.vocabulary import CatchUp, Overlap, TriggerAction, Trigge
 from nova_workers.console.access import agent_choices, name_of_thread
 from nova_workers.console.actions import Done, act
 from nova_workers.console.drawing.time_axis import Mark, time_axis
+from nova_workers.console.formats import brief
 from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.local_times import read_local
 from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.pages.schedules import DAYS, UNITS, WAYS, Built, built_from, schedule_of, sentence
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.schedules import DAYS, UNITS, WAYS, Built, built_from, schedule_of, sentence
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
 
@@ -62,7 +63,6 @@ async def show(request: Request) -> Response:
         request,
         "triggers/show.html",
         trigger=trigger,
-        words=sentence(trigger.kind, trigger.schedule, trigger.timezone),
         conversation=await name_of_thread(client, trigger.thread_id),
         preview=preview,
         firings=firings.items,
@@ -226,7 +226,7 @@ def _next_of(trigger: TriggerView) -> datetime | None:
 
 
 def _name(trigger: TriggerView) -> str:
-    return trigger.title or f"{trigger.agent_id}: {trigger.schedule}"
+    return trigger.title or brief(trigger.prompt, 60)
 
 
 PAGE = PageModule(

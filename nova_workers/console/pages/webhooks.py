@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from nova_workers.base.errors import Rejected
 from nova_workers.base.vocabulary import WebhookKind
+from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -46,7 +47,7 @@ async def new(request: Request) -> Response:
             form = form.refused(error)
         else:
             return render(request, "webhooks/secret.html", webhook=made.webhook, secret=made.secret)
-    return _editor(request, form, None)
+    return await _editor(request, form, None)
 
 
 async def show(request: Request) -> Response:
@@ -69,7 +70,7 @@ async def edit(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, f"/webhooks/{webhook_id}", flash="Saved.")
-    return _editor(request, form, await client.webhooks.get(webhook_id))
+    return await _editor(request, form, await client.webhooks.get(webhook_id))
 
 
 async def enable(request: Request) -> Response:
@@ -120,13 +121,14 @@ async def replay(request: Request) -> Response:
     )
 
 
-def _editor(request: Request, form: Form, webhook: WebhookView | None) -> Response:
+async def _editor(request: Request, form: Form, webhook: WebhookView | None) -> Response:
     return render(
         request,
         "webhooks/edit.html",
         status=422 if form.problem else 200,
         form=form,
         webhook=webhook,
+        agents=await agent_choices(client_of(request)),
         kinds=_KINDS,
         chosen=form.list("kinds") if form.values else (webhook.kinds if webhook else ()),
         enabled="enabled" in form.values if form.values else webhook is None or webhook.enabled,

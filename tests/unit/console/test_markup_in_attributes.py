@@ -8,7 +8,7 @@ import pytest
 from nova_workers import console
 
 _TEMPLATES = Path(console.__file__).parent / "templates"
-_ELEMENTS = r"\{\{[^}]*\|\s*(?:agent|marked|time|due)\b[^}]*\}\}"
+_ELEMENTS = r"\{\{[^}]*\|\s*(?:agent|marked|mark|author|time|due)\b[^}]*\}\}"
 _WRONG = re.compile(rf'="[^"<>]*{_ELEMENTS}|\{{% block title %\}}[^%]*{_ELEMENTS}')
 
 

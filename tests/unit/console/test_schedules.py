@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.console.forms import Form
-from nova_workers.console.pages.schedules import built_from, schedule_of, sentence
+from nova_workers.console.schedules import built_from, schedule_of, sentence
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,15 @@ from nova_workers.console.pages.schedules import built_from, schedule_of, senten
         ("cron", "0 9 * * 1-5", "Fires on working days, Monday to Friday, at 09:00, Europe/Berlin time."),
         ("cron", "30 17 * * 2,7", "Fires on Tuesday and Sunday at 17:30, Europe/Berlin time."),
         ("cron", "5 0 * * *", "Fires every day at 00:05, Europe/Berlin time."),
-        ("cron", "*/5 * * * *", "Fires by the cron line */5 * * * *, Europe/Berlin time."),
+        ("cron", "@weekly", "Fires on Sunday at 00:00, Europe/Berlin time."),
+        ("cron", "0 9,17 * * 6,0", "Fires on Saturday and Sunday at 09:00 and 17:00, Europe/Berlin time."),
+        ("cron", "*/5 * * * *", "Fires every 5 minutes, Europe/Berlin time."),
+        ("cron", "*/7 * * * *", "Fires by the cron line */7 * * * *, Europe/Berlin time."),
+        ("cron", "5 * * * *", "Fires every hour, at minute 5, Europe/Berlin time."),
+        ("cron", "0 */6 * * *", "Fires every 6 hours, at minute 0, Europe/Berlin time."),
+        ("cron", "30 8 1 * *", "Fires on day 1 of each month at 08:30, Europe/Berlin time."),
+        ("cron", "61 * * * *", "Fires by the cron line 61 * * * *, Europe/Berlin time."),
+        ("cron", "0 9,25 * * *", "Fires by the cron line 0 9,25 * * *, Europe/Berlin time."),
         ("cron", "0 9 1 * 1", "Fires by the cron line 0 9 1 * 1, Europe/Berlin time."),
         ("at", "2031-01-01T00:00:00Z", ""),
     ],

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from nova_workers.console.drawing.charts import Plot, Series, lines, stacked_bars
 from nova_workers.console.formats import duration, tokens, usd
+from nova_workers.console.names import agent_name
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityView, BucketSize
 
 PERIODS: Final[Mapping[str, tuple[str, BucketSize]]] = {
@@ -74,6 +75,8 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
     links = [_runs_of(bucket) for bucket in periods]
     at = {bucket.since: place for place, bucket in enumerate(periods)}
     keys = _largest(activity.buckets)
+    of_agents = activity.group_by == "agent"
+    title = agent_name if of_agents else str
     labels, unit = _labels(activity, periods), f"by {activity.bucket} and {activity.group_by}"
 
     def series(value: _Value, *, with_others: bool) -> list[Series]:
@@ -85,12 +88,13 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
                 row = rows.setdefault(name, [None] * len(periods))
                 row[at[bucket.since]] = (row[at[bucket.since]] or 0.0) + found
         order = [*keys, _OTHERS]
-        return [Series(name, f"c{order.index(name)}", rows[name]) for name in order if any(rows.get(name, ()))]
+        found = (key for key in order if any(rows.get(key, ())))
+        return [Series(title(key), f"c{order.index(key)}", rows[key]) for key in found]
 
     def bars(title: str, unit_name: str, shown: Callable[[float], str | Markup], value: _Value) -> Plot:
         made, full = series(value, with_others=True), f"{title}, {unit}"
         legend = [(each.kind, each.title, shown(_sum(each.values))) for each in made]
-        return Plot(full, stacked_bars(full, labels, made, unit_name, links=links), legend)
+        return Plot(full, stacked_bars(full, labels, made, unit_name, links=links), legend, of_agents)
 
     medians, took = series(_median, with_others=False), f"Median time of a run, {unit}"
     done = (
@@ -104,6 +108,7 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
             took,
             lines(took, labels, medians, "s", links=links),
             [(each.kind, each.title, _highest(each)) for each in medians],
+            of_agents,
         ),
         bars("Tokens", "tokens", tokens_in_words, _all_tokens),
         bars("Cost", "USD", usd, lambda bucket: bucket.cost_usd),

@@ -1,7 +1,7 @@
-"""The schedule of a trigger as a person builds it: once, every so often, weekly, or a cron line."""
+"""The schedule of a trigger as a person builds it, once, every so often, weekly or by a cron line; and in words."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import time
 from typing import Final, NamedTuple
 
@@ -11,7 +11,8 @@ from nova_workers.console.forms import Form
 WAYS: Final = (("at", "Once"), ("every", "Every …"), ("weekly", "On days of the week"), ("cron", "Cron line"))
 UNITS: Final = (("60", "minutes"), ("3600", "hours"), ("86400", "days"))
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_WEEKLY: Final = re.compile(r"(\d{1,2}) (\d{1,2}) \* \* (\*|[1-7](?:-[1-7])?(?:,[1-7](?:-[1-7])?)*)")
+_DAYS: Final = r"\*|[0-7](?:-[0-7])?(?:,[0-7](?:-[0-7])?)*"
+_WEEKLY: Final = re.compile(rf"(\d{{1,2}}) (\d{{1,2}}) \* \* ({_DAYS})")
 
 
 class Built(NamedTuple):
@@ -75,23 +76,78 @@ def schedule_of(form: Form) -> tuple[str, str]:
 
 def sentence(kind: str, schedule: str, zone: str) -> str:
     """Return a schedule in words; empty for a point in time, which is shown as such."""
-    built = built_from(kind, schedule)
-    if built.way == "every":
-        unit = dict(UNITS).get(built.unit, "seconds")
-        number = built.number
-        return f"Fires every {unit.removesuffix('s')}." if number == "1" else f"Fires every {number} {unit}."
-    if built.way == "weekly":
-        return f"Fires {_in_words(built.days)} at {built.at}, {zone} time."
-    return f"Fires by the cron line {schedule}, {zone} time." if kind == "cron" else ""
+    words = in_words(kind, schedule)
+    return f"Fires {words}, {zone} time." if kind == "cron" else words and f"Fires {words}."
 
 
-def _in_words(days: Sequence[str]) -> str:
+def in_words(kind: str, schedule: str) -> str:
+    """Return when a schedule fires, as the rest of a sentence; empty for a point in time."""
+    if kind == "every":
+        built = built_from(kind, schedule)
+        return _every(built.number, dict(UNITS).get(built.unit, "seconds"))
+    if kind != "cron":
+        return ""
+    line = _NAMED.get(schedule, schedule)
+    for pattern, words in _LINES:
+        if (found := pattern.fullmatch(line)) and (said := words(*found.groups())):
+            return said
+    return f"by the cron line {schedule}"
+
+
+def _every(number: str, unit: str) -> str:
+    return f"every {unit.removesuffix('s')}" if number == "1" else f"every {number} {unit}"
+
+
+def _by_minutes(step: str) -> str | None:
+    # Others begin anew with each hour, so that their pauses differ.
+    return _every(step, "minutes") if int(step) and 60 % int(step) == 0 else None
+
+
+def _hourly(minute: str, step: str | None) -> str | None:
+    if int(minute) > 59 or (step and (not int(step) or 24 % int(step))):
+        return None
+    return f"{_every(step or '1', 'hours')}, at minute {int(minute)}"
+
+
+def _at_times(minute: str, hours: str, days: str) -> str | None:
+    each = [int(hour) for hour in hours.split(",")]
+    if int(minute) > 59 or max(each) > 23:
+        return None
+    return f"{_on(_days(days))} at {_listed([f'{hour:02}:{int(minute):02}' for hour in each])}"
+
+
+def _monthly(minute: str, hour: str, day: str) -> str | None:
+    if int(minute) > 59 or int(hour) > 23:
+        return None
+    return f"on day {int(day)} of each month at {int(hour):02}:{int(minute):02}"
+
+
+_NAMED: Final = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+}
+_LINES: Final[tuple[tuple[re.Pattern[str], Callable[..., str | None]], ...]] = (
+    (re.compile(r"\*/(\d{1,2}) \* \* \* \*"), _by_minutes),
+    (re.compile(r"(\d{1,2}) \*(?:/(\d{1,2}))? \* \* \*"), _hourly),
+    (re.compile(rf"(\d{{1,2}}) (\d{{1,2}}(?:,\d{{1,2}})*) \* \* ({_DAYS})"), _at_times),
+    (re.compile(r"(\d{1,2}) (\d{1,2}) (\d{1,2}) \* \*"), _monthly),
+)
+"""Lines of cron that have words, each with the function of its numbers that says them, or None."""
+
+
+def _on(days: Sequence[str]) -> str:
     if len(days) == len(DAYS):
         return "every day"
     if list(days) == list("12345"):
         return "on working days, Monday to Friday,"
-    names = [DAYS[int(day) - 1] for day in days]
-    return "on " + (" and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0])
+    return f"on {_listed([DAYS[int(day) - 1] for day in days])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
 def _days(text: str) -> tuple[str, ...]:
@@ -100,5 +156,6 @@ def _days(text: str) -> tuple[str, ...]:
     chosen: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        chosen |= set(range(int(first), int(last or first) + 1))
+        # Sunday is 0 as well as 7.
+        chosen |= {day or 7 for day in range(int(first), int(last or first) + 1)}
     return tuple(str(day) for day in sorted(chosen))
