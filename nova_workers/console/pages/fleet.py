@@ -16,6 +16,7 @@ from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of
+from nova_workers.console.queued import hints_of
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import Shape, make_node, read_value, shape_of, split_errors
 from nova_workers.console.state import client_of
@@ -26,13 +27,22 @@ from nova_workers.contracts.http.tenants import TenantChange
 async def show(request: Request) -> Response:
     """Show the fleet."""
     client = client_of(request)
-    fleet, checks, tenants, providers = await asyncio.gather(
+    fleet, queued, checks, tenants, providers = await asyncio.gather(
         client.fleet.view(),
+        client.fleet.queued(),
         client.checks(),
         if_allowed(client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request)), None),
         if_allowed(client.fleet.providers(), None),
     )
-    return render(request, "fleet/show.html", fleet=fleet, checks=checks, tenants=tenants, providers=providers)
+    return render(
+        request,
+        "fleet/show.html",
+        fleet=fleet,
+        hints=hints_of(fleet, queued),
+        checks=checks,
+        tenants=tenants,
+        providers=providers,
+    )
 
 
 async def pause(request: Request) -> Response:

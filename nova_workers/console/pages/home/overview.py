@@ -8,12 +8,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.base.errors import Forbidden
-from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
 from nova_workers.console.drawing.charts import Plot
 from nova_workers.console.pages.home.plots import PERIODS, plots_by_key, plots_of_all
 from nova_workers.console.paging import filter_of
+from nova_workers.console.queued import REASONS
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS, RESERVED_AGENTS
@@ -23,23 +23,6 @@ from nova_workers.contracts.http.overview.attention import AttentionGroup, Atten
 
 _ROWS = 6
 _GROUPINGS: Final[Mapping[str, ActivityGrouping]] = {"agent": "agent", "model": "model"}
-REASONS: Final[Mapping[QueuedReason, tuple[str, str]]] = {
-    "fleet_paused": ("the fleet is paused", "warn"),
-    "tenant_paused": ("the tenant is paused", "warn"),
-    "agent_paused": ("their agent is paused", "warn"),
-    "agent_renamed": ("their agent is being renamed", "warn"),
-    "provider": ("their model provider cannot be used", "bad"),
-    "thread_busy": ("a run of their conversation is under way", "idle"),
-    "behind_in_thread": ("earlier messages of their conversation go first", "idle"),
-    "tenant_full": ("the tenant has as many runs at once as it may", "warn"),
-    "agent_full": ("their agent has as many runs at once as it may", "warn"),
-    "project": ("no worker has the project of their agent", "bad"),
-    "suspect": ("each lost its workers, and waits for a process of its own", "warn"),
-    "redis_unavailable": ("Redis does not answer", "bad"),
-    "no_worker": ("no worker of this queue is alive", "bad"),
-    "worker": ("no worker slot is free yet", "live"),
-}
-"""Words and colour of each reason for which queued runs wait."""
 
 
 class Needed(NamedTuple):
