@@ -3,8 +3,10 @@
 import { morph, morphChildren } from "./morph.js";
 import { listensHidden, showCounts, showNeeds, showTitle } from "./needs.js";
 import { showTimes } from "./parts.js";
+import { takePermit } from "./permits.js";
 
 const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
+const WITHOUT_PERMIT_MS = 5_000; // What has no stream, since other pages have them all, is fetched this often.
 const LONGEST_PAUSE_MS = 15_000;
 const FLASH_MS = 6_000;
 const REFUSED = new Set([400, 404, 410, 422]);
@@ -65,7 +67,12 @@ class Stream {
     // A page that changed something wants to see it now; so does one whose connection is back.
     element.addEventListener("nova:reopen", () => this.reopen());
     addEventListener("online", () => this.reopen());
+    addEventListener("focus", () => this.open());
     this.open();
+  }
+
+  get isIdle() {
+    return this.done || (document.hidden && !this.listens);
   }
 
   reopen() {
@@ -73,9 +80,18 @@ class Stream {
     this.open();
   }
 
-  open() {
+  async open() {
     clearTimeout(this.timer);
-    if (this.done || this.source) return;
+    if (this.isIdle || this.source || this.isOpening) return;
+    this.isOpening = true;
+    this.release = await takePermit(() => this.onPermitLost());
+    this.isOpening = false;
+    if (this.isIdle) this.close();
+    else if (this.release) this.connect();
+    else this.fetchLater();
+  }
+
+  connect() {
     const url = new URL(this.element.dataset.stream ?? "/changes", location.href);
     if (this.after) url.searchParams.set("after", this.after);
     this.source = new EventSource(url);
@@ -106,6 +122,20 @@ class Stream {
   close() {
     this.source?.close();
     this.source = undefined;
+    this.release?.();
+    this.release = undefined;
+  }
+
+  onPermitLost() {
+    this.close();
+    this.fetchLater();
+  }
+
+  fetchLater() {
+    this.timer = setTimeout(() => {
+      if (this.element.id === "main") refresh();
+      this.open();
+    }, WITHOUT_PERMIT_MS);
   }
 
   async onBreak() {
@@ -120,6 +150,7 @@ class Stream {
 
   onVisibility() {
     clearTimeout(this.hiding);
+    this.listens = document.hidden && this.source !== undefined;
     if (document.hidden) this.hiding = setTimeout(() => this.onHidden(), HIDDEN_MS);
     else this.open();
   }
@@ -128,6 +159,7 @@ class Stream {
     // What has no address of its own says what needs a person, as pages do that show many things.
     const isOfChanges = (this.element.dataset.stream ?? "/changes").startsWith("/changes");
     if (isOfChanges && (await listensHidden())) return;
+    this.listens = false;
     clearTimeout(this.timer);
     this.close();
   }

@@ -91,6 +91,17 @@ async def _things(client: NovaClient, worker: ManualWorker) -> dict[str, tuple[s
 
 
 @proves("console.live")
+async def test_more_open_pages_than_a_browser_has_connections_are_live(console: Console, page: Page) -> None:
+    pages = [page, *[await page.context.new_page() for _ in range(7)]]
+    for each in pages:
+        await each.goto("/tasks")
+    async with NovaClient(console.api.url, console.api.tenant.key) as client:
+        await client.tasks.create(TaskCreate(title="Seen by all", owner_agent_id="nova", status="draft"))
+    for each in pages:
+        await expect(each.get_by_role("link", name="Seen by all")).to_be_visible()
+
+
+@proves("console.live")
 async def test_an_open_page_shows_what_its_address_shows(console: Console, page: Page, worker: ManualWorker) -> None:
     client = NovaClient(console.api.url, console.api.tenant.key)
     for template, (path, change) in (await _things(client, worker)).items():
