@@ -19,6 +19,7 @@ NOTHING: Final = Markup('<span class="muted">-</span>')
 
 _STEPS = ((60, "s", 1), (3_600, "min", 60), (86_400, "h", 3_600), (30 * 86_400, "d", 86_400))
 _RUN = re.compile(r"\brun (run_[0-9A-Z]{26})\b")
+_ORDER_PART = re.compile(r"^Work order trc_\w{26}, part wop_\w{26}\.?$")
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:]{8}(?:\+00:00|Z)")
 _MOST_MS = 999.5
 _KIB = 1024
@@ -127,8 +128,8 @@ def size(count: int | None) -> str | Markup:
 
 
 def brief(text: str | None, chars: int = 120) -> str:
-    """Return the begin of a text on one line."""
-    line = " ".join((text or "").split())
+    """Return the begin of a text on one line; of a work order's part, what it is in place of its ids."""
+    line = _ORDER_PART.sub("A part of a work order", " ".join((text or "").split()))
     return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
 
 

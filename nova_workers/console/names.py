@@ -115,6 +115,8 @@ def _author_name(who: str) -> str:
     names = _current.get()
     if who == "person" or who.startswith("per_"):
         return "a person"
+    if who == "seed":
+        return "the installation"
     return names.keys.get(who) or names.agents.get(who, who)
 
 

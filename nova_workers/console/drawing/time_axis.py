@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-_WIDTH, _HEIGHT, _MARGIN, _LINE_Y = 1000, 64, 20, 30
+_WIDTH, _HEIGHT, _MARGIN, _LINE_Y, _EDGE = 1000, 64, 20, 30, 50
 _TICKS_MIN = (1, 5, 15, 30, 60, 180, 360, 720, 1_440, 10_080, 43_200, 525_600)
 _TICKS = tuple(timedelta(minutes=minutes) for minutes in _TICKS_MIN)
 _MAX_TICKS = 9
 _LINE = Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>')
-_LABEL = Markup('<text x="{x}" y="{y}" text-anchor="middle">{text}</text>')
+_LABEL = Markup('<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>')
 _DOT = Markup('<circle class="{kind}" cx="{x}" cy="{y}" r="5"><title>{title}</title></circle>')
 
 
@@ -34,7 +34,7 @@ def time_axis(marks: Sequence[Mark], now: datetime, begin: datetime, end: dateti
     parts = [_LINE.format(x1=_MARGIN, x2=_WIDTH - _MARGIN, y1=_LINE_Y, y2=_LINE_Y, kind="line")]
     for tick, label in _ticks(begin, end):
         parts.append(_LINE.format(x1=x(tick), x2=x(tick), y1=_LINE_Y - 3, y2=_LINE_Y + 3, kind="line"))
-        parts.append(_LABEL.format(x=x(tick), y=_LINE_Y + 22, text=label))
+        parts.append(_LABEL.format(x=x(tick), y=_LINE_Y + 27, text=label, anchor=_anchor(x(tick))))
     parts.append(_LINE.format(x1=x(now), x2=x(now), y1=8, y2=_LINE_Y + 8, kind="now"))
     for mark in shown:
         title = f"{mark.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC · {mark.title}"
@@ -43,6 +43,11 @@ def time_axis(marks: Sequence[Mark], now: datetime, begin: datetime, end: dateti
     return Markup('<svg class="axis" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
         _WIDTH, _HEIGHT, label, Markup("").join(parts)
     )
+
+
+def _anchor(x: float) -> str:
+    """Return to which side of its tick a label extends, so that it stays within the axis on phones, too."""
+    return "start" if x < _EDGE else "end" if x > _WIDTH - _EDGE else "middle"
 
 
 def _ticks(begin: datetime, end: datetime) -> list[tuple[datetime, str]]:

@@ -49,7 +49,7 @@ async def test_a_key_of_a_role_is_bound_to_networks_and_rotated(console: Console
     assert 'data-copy="nova_' in rotated.text
     page = (await browser.get("/keys")).text
     assert "from 127.0.0.0/8, ::1/128" in page
-    assert "replaced by key_" in page
+    assert "replaced by ann" in page
     wrong = await browser.post("/keys", data={**given, "networks": "10.0.0.1/8"})
     assert wrong.status_code == 422
     assert "should be a network such as 10.0.0.0/8" in wrong.text

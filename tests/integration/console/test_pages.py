@@ -46,7 +46,7 @@ async def test_home_says_why_runs_are_queued_and_plots_by_agent_and_model(
     assert "Runs that ended, by hour" in page
     by_agent = (await browser.get("/?by=agent&over=hour")).text
     assert "Runs that ended, by minute and agent" in by_agent
-    assert '<li class="c0">nova <strong>1</strong></li>' in by_agent
+    assert '<li class="c0" data-initial="N">Nova <strong>1</strong></li>' in by_agent
     assert "Model calls, by day and model" in (await browser.get("/?by=model&over=month")).text
     assert "Runs that ended, by hour" in (await browser.get("/?by=nonsense&over=century")).text
 

@@ -55,10 +55,21 @@ def _shown_raw(source: str, codes: frozenset[str]) -> list[str]:
         for node in output.nodes:
             if isinstance(node, nodes.TemplateData):
                 before += node.data
-            elif isinstance(node, nodes.Getattr) and (node.attr.endswith(("_id", "_by")) or node.attr in codes):
-                if not _IN_TAG.search(before) and not _FOR_COPYING.search(before) and node.attr not in _EXCEPTIONS:
-                    found.append(node.attr)
+                continue
+            for field in _printed(node):
+                if (field.endswith(("_id", "_by")) or field in codes) and field not in _EXCEPTIONS:
+                    found += [field] * (not _IN_TAG.search(before) and not _FOR_COPYING.search(before))
     return found
+
+
+def _printed(node: nodes.Node) -> Iterator[str]:
+    """Yield the fields whose values an expression may print unchanged."""
+    if isinstance(node, nodes.Getattr):
+        yield node.attr
+    elif isinstance(node, nodes.Or):
+        yield from (*_printed(node.left), *_printed(node.right))
+    elif isinstance(node, nodes.CondExpr):
+        yield from (*_printed(node.expr1), *(_printed(node.expr2) if node.expr2 else ()))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +77,7 @@ def _shown_raw(source: str, codes: frozenset[str]) -> list[str]:
     [
         ("<td>{{ run.status }}</td>", ["status"]),
         ("<td>{{ run.status | words }} {{ run.title }}</td>", []),
+        ("<td>{{ run.title or run.thread_id }}</td>", ["thread_id"]),
         ("{% if run.agent_id %}<p>of {{ run.agent_id }}{% endif %}", ["agent_id"]),
         ('<a href="/agents/{{ run.agent_id }}">{{ run.agent_id | agent }}</a>', []),
         ('<span class="sub id">{{ run.thread_id }}</span>', []),
