@@ -23,9 +23,11 @@ from nova_workers.base.errors import (
     NotFound,
 )
 from nova_workers.base.validation import place_of, problem_of
+from nova_workers.base.vocabulary import Rating
 from nova_workers.channels.answers import Question, answer_to
 from nova_workers.channels.port import Update
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.feedback import FeedbackGive
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadPatch, ThreadView
 from nova_workers.contracts.waits import ANSWERABLE, WaitView
 
@@ -116,6 +118,15 @@ class Conversations:
             if submitted is None:
                 raise
             return Submitted(submitted.id)
+
+    async def rate(self, update: Update, run_id: str, rating: Rating) -> None:
+        """Give what a person says of an answer as the feedback of an end user; it replaces the person's earlier one.
+
+        Raises:
+            Rejected: The API refuses it, such as for a run that was deleted.
+        """
+        score = 1.0 if rating == "up" else -1.0
+        await self._client.feedback.give(run_id, FeedbackGive(score=score, source="user", author=self._by(update)))
 
     async def open_waits(self, run_id: str) -> list[WaitView]:
         """Return the questions of a run to a person, oldest first."""

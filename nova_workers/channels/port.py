@@ -11,16 +11,27 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from nova_workers.base.vocabulary import Rating
 from nova_workers.contracts.content import ContentBlock, text_block
 
 _Id = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
 ReplyType = Literal[
-    "partial", "answer", "question", "approval", "chosen", "closed", "failure", "refusal", "notice", "notification"
+    "partial",
+    "answer",
+    "rated",
+    "question",
+    "approval",
+    "chosen",
+    "closed",
+    "failure",
+    "refusal",
+    "notice",
+    "notification",
 ]
-"""What a reply is: the answer so far; the answer; a question of the agent; a call that needs permission; the option
-that the update chose; that a question needs no answer any more; why there is no answer; why the update was not
-accepted; the answer to a command; what an agent hands over beside its answers."""
+"""What a reply is: the answer so far; the answer; that the update rated an answer; a question of the agent; a call that
+needs permission; the option that the update chose; that a question needs no answer any more; why there is no answer;
+why the update was not accepted; the answer to a command; what an agent hands over beside its answers."""
 
 Command = Literal["new", "reset", "agents", "agent", "model", "status", "usage", "stop", "help"]
 """What an update asks of the channel itself: a new conversation; the same with the first agent and model, and the end
@@ -77,10 +88,12 @@ class Update(Origin):
     Attributes:
         wait_id: The question or approval that this answers, if the channel knows it, for instance from a button.
             Without it, an update to a conversation whose run waits for a person answers that.
-        run_id: With `wait_id`: the run that asks, if it may be one of another conversation.
+        run_id: With `wait_id`: the run that asks, if it may be one of another conversation. With `rating`: the run
+            whose answer is rated.
         choice: With `wait_id`: the number of the chosen option, from 0. Of an approval 0 is yes.
         command: What is asked of the channel itself; `text` has its argument.
         quote: The earlier text that the message is a reply to. The agent reads its beginning, as a quotation.
+        rating: What its sender says of an answer. Another one of the same sender replaces it.
         refusal: Why the channel cannot take the update, for its sender. Nothing is submitted.
     """
 
@@ -91,14 +104,17 @@ class Update(Origin):
     choice: Annotated[int, Field(ge=0, le=100)] | None = None
     command: Command | None = None
     quote: str | None = None
+    rating: Rating | None = None
     refusal: str | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
         if self.choice is not None and self.wait_id is None:
             raise ValueError("choice is of a question; give its wait_id")
+        if self.rating is not None and self.run_id is None:
+            raise ValueError("rating is of an answer; give its run_id")
         is_empty = not self.text.strip() and not self.attachments
-        if is_empty and self.choice is None and self.command is None and self.refusal is None:
+        if is_empty and all(one is None for one in (self.choice, self.command, self.rating, self.refusal)):
             raise ValueError("the update has neither text nor attachments")
         return self
 
@@ -147,6 +163,7 @@ class Reply(_Value):
         only_options: Whether the question takes no other answer.
         command: The options are arguments of this command instead.
         detail: Of a failure: the error itself, for those who look after the channel.
+        rating: Of a rated answer: what the update said of it.
         tools: Of a partial reply: the calls of the run so far.
         file: What is handed over beside the text.
     """
@@ -164,6 +181,7 @@ class Reply(_Value):
     only_options: bool = False
     command: Command | None = None
     detail: str | None = None
+    rating: Rating | None = None
     tools: tuple[ToolLine, ...] = ()
     file: File | None = None
 

@@ -33,7 +33,7 @@ from nova_workers.channels.following import RunFollower
 from nova_workers.channels.inbox import InboxFeed
 from nova_workers.channels.journal import Journal, OpenUpdate
 from nova_workers.channels.port import InboundChannel, Origin, Update
-from nova_workers.channels.replies import chosen_reply, text_reply
+from nova_workers.channels.replies import chosen_reply, rated_reply, text_reply
 from nova_workers.channels.wording import FAULT, refusal_words
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
@@ -160,6 +160,10 @@ class Relay:
             return _refused(update, update.refusal)
         if update.command is not None:
             return OpenUpdate(origin=update.origin(), reply=await self._commands.obey(update, update.command))
+        if update.rating is not None and update.run_id is not None:
+            await self._conversations.rate(update, update.run_id, update.rating)
+            shown = rated_reply(update.origin(), update.run_id, update.rating)
+            return OpenUpdate(origin=update.origin(), reply=shown)
         submitted = await self._conversations.submit(update)
         shown = None if submitted.chosen is None else chosen_reply(update.origin(), submitted.chosen)
         return OpenUpdate(origin=update.origin(), run_id=submitted.run_id, reply=shown)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from nova_workers.base.vocabulary import Rating
 from nova_workers.channels.answers import Question
 from nova_workers.channels.port import Command, Origin, Reply, ReplyType
 from nova_workers.channels.wording import failure_words
@@ -48,6 +49,11 @@ def chosen_reply(origin: Origin, question: Question) -> Reply:
     """Return the option that an update chose."""
     named = {"id": f"{question.wait_id}:chosen", "wait_id": question.wait_id}
     return text_reply("chosen", origin, question.option, question.run_id).model_copy(update=named)
+
+
+def rated_reply(origin: Origin, run_id: str, rating: Rating) -> Reply:
+    """Return that an update rated the answer of a run."""
+    return text_reply("rated", origin, "").model_copy(update={"run_id": run_id, "rating": rating})
 
 
 def question_reply(origin: Origin, wait: WaitView) -> Reply:

@@ -29,6 +29,8 @@ class TelegramSettings(Section):
     """Ids of the people who may write, beside those who were paired."""
     pairing: bool = True
     """Whether a stranger who writes gets a code, by which an operator can permit it: `nova channels pair CODE`."""
+    feedback: bool = True
+    """Whether answers have two buttons by which people rate them."""
     agent: str = "nova"
     """The agent of new conversations with the global bot."""
     bots: dict[str, TelegramBotSettings] = Field(default_factory=dict[str, TelegramBotSettings])

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from aiogram.types import InlineKeyboardButton, InlineKeyboardMarkup
 
+from nova_workers.base.vocabulary import Rating
 from nova_workers.channels.port import Command, Reply
 
 _MAX_DATA_BYTES = 64
@@ -12,6 +13,7 @@ _MAX_LABEL_CHARS = 60
 _MAX_BUTTONS = 60
 _LETTERS: Final[Mapping[Command | None, str]] = {"agent": "g", "model": "m"}
 """Begins the data of a button that gives a command."""
+_THUMBS: Final[Mapping[Rating, str]] = {"up": "👍", "down": "👎"}
 _MAX_CHOICE_DIGITS = 2
 """A question has at most 20 options. Clients can send what no button has."""
 
@@ -25,6 +27,7 @@ class Press(NamedTuple):
         run_id: this run, under
         wait_id: this id, with
         choice: this option; None: the answer is to be written.
+        rating: What it says of the answer of the run.
     """
 
     command: Command | None = None
@@ -32,6 +35,7 @@ class Press(NamedTuple):
     run_id: str = ""
     wait_id: str = ""
     choice: int | None = None
+    rating: Rating | None = None
 
 
 def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
@@ -54,6 +58,16 @@ def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
     return InlineKeyboardMarkup(inline_keyboard=rows) if rows else None
 
 
+def thumbs(run_id: str, chosen: Rating | None = None) -> InlineKeyboardMarkup:
+    """Return the buttons that rate the answer of a run, in one line; the chosen one is marked."""
+    run = run_id.removeprefix("run_")
+    row = [
+        InlineKeyboardButton(text=f"{thumb} ✓" if rating == chosen else thumb, callback_data=f"f:{run}:{rating}")
+        for rating, thumb in _THUMBS.items()
+    ]
+    return InlineKeyboardMarkup(inline_keyboard=[row])
+
+
 def read_press(data: str | None) -> Press | None:
     """Return the meaning of a button; None if it is none of ours."""
     match (data or "").split(":"):
@@ -61,6 +75,8 @@ def read_press(data: str | None) -> Press | None:
             return Press("agent", ":".join(argument))
         case ["m", *argument] if any(argument):
             return Press("model", ":".join(argument))
+        case ["f", run, "up" | "down" as rating] if run:
+            return Press(run_id=f"run_{run}", rating=rating)
         case ["q", run, wait, ""] if run and wait:
             return Press(run_id=f"run_{run}", wait_id=f"wait_{wait}")
         case ["q", run, wait, choice] if run and wait and choice.isdecimal() and len(choice) <= _MAX_CHOICE_DIGITS:

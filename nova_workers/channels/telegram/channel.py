@@ -23,7 +23,7 @@ from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.port import FIRST_CHARS, File, Origin, Reply, Update
 from nova_workers.channels.telegram.api import BotApi, Refused, is_gone
-from nova_workers.channels.telegram.buttons import keyboard, label_of
+from nova_workers.channels.telegram.buttons import keyboard, label_of, read_press, thumbs
 from nova_workers.channels.telegram.files import (
     MAX_UPLOAD_BYTES,
     Chat,
@@ -63,14 +63,24 @@ class TelegramChannel:
     max_file_bytes = MAX_UPLOAD_BYTES
 
     def __init__(
-        self, name: str, api: BotApi, journal: Journal, *, intake: Intake, source: UpdateSource, pressed: Pressed
+        self,
+        name: str,
+        api: BotApi,
+        journal: Journal,
+        *,
+        intake: Intake,
+        source: UpdateSource,
+        pressed: Pressed,
+        rates: bool = True,
     ) -> None:
+        """Prepare it; with `rates` answers have buttons by which people rate them."""
         self.name = name
         self._api = api
         self._journal = journal
         self._intake = intake
         self._source = source
         self._pressed = pressed
+        self._rates = rates
         self._shown_at_s: dict[int, float] = {}
         self._incoming: AsyncGenerator[TelegramUpdate] | None = None
 
@@ -92,8 +102,8 @@ class TelegramChannel:
         match reply.type:
             case "partial":
                 await self._show_partial(reply)
-            case "chosen":
-                await self._show_choice(reply)
+            case "chosen" | "rated":
+                await (self._show_choice(reply) if reply.type == "chosen" else self._show_rating(reply))
             case "closed":
                 for message_id in self._journal.messages(reply)[-1:]:
                     await self._remove_buttons(Chat.of(reply.conversation), int(message_id))
@@ -113,7 +123,10 @@ class TelegramChannel:
                 await self._write(reply, reply.text)
 
     async def done(self, update: Origin) -> None:
-        """See `InboundChannel.done`. A pressed button goes away; after a message the chat shows that the bot writes."""
+        """See `InboundChannel.done`. After a message the chat shows that the bot writes.
+
+        A pressed button goes away, except those that rate an answer: a person may change their mind.
+        """
         query = self._pressed.get(update.id)
         if query is None:
             chat = Chat.of(update.conversation)
@@ -123,7 +136,8 @@ class TelegramChannel:
             return
         with suppress(DeliveryFailed):  # Telegram refuses it after a minute or so.
             await self._api(AnswerCallbackQuery(callback_query_id=query.id), timeout_s=_COURTESY_S)
-        if query.message is not None:
+        press = read_press(query.data)
+        if query.message is not None and (press is None or press.rating is None):
             with suppress(DeliveryFailed):
                 await self._remove_buttons(Chat(query.message.chat.id, None), query.message.message_id)
 
@@ -151,6 +165,20 @@ class TelegramChannel:
         # Telegram takes no longer text of a message that is full, and none of one that a person has deleted.
         with suppress(Refused):
             await self._api.edit(change)
+
+    async def _show_rating(self, reply: Reply) -> None:
+        """Mark the button below an answer that was pressed, in a group the latest."""
+        query = self._pressed.get(reply.update_id)
+        if query is None or query.message is None or reply.run_id is None:
+            return
+        change = EditMessageReplyMarkup(
+            chat_id=query.message.chat.id,
+            message_id=query.message.message_id,
+            reply_markup=thumbs(reply.run_id, reply.rating),
+        )
+        # It shows this already, or a person has deleted it.
+        with suppress(Refused):
+            await self._api(change)
 
     async def _show_partial(self, reply: Reply) -> None:
         chat = Chat.of(reply.conversation)
@@ -184,10 +212,15 @@ class TelegramChannel:
         for number, part in enumerate(parts):
             is_last = number == len(parts) - 1
             fill = partial(
-                self._edit, chat, text=part, buttons=keyboard(reply) if is_last else None, formatted=formatted
+                self._edit, chat, text=part, buttons=self._buttons(reply) if is_last else None, formatted=formatted
             )
             await self._fill(reply, number, part, fill)
         await self._remove_progress(reply)
+
+    def _buttons(self, reply: Reply) -> InlineKeyboardMarkup | None:
+        if reply.type == "answer" and reply.run_id is not None and self._rates:
+            return thumbs(reply.run_id)
+        return keyboard(reply)
 
     async def _message(self, reply: Reply, number: int, text: str, *, is_silent: bool = False) -> int:
         """Return the message for a part of a reply; sent with its first words if there is none yet."""

@@ -145,8 +145,9 @@ class Intake:
             conversation=conversation,
             sender=sender,
             run_id=press.run_id,
-            wait_id=press.wait_id,
+            wait_id=press.wait_id or None,
             choice=press.choice,
+            rating=press.rating,
         )
 
     async def _admit(self, person: User, *, ask: bool) -> str | None:

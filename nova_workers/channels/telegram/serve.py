@@ -14,6 +14,7 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from nova_workers.base.config import AudioSettings, Settings
+from nova_workers.base.config.telegram import TelegramSettings
 from nova_workers.base.errors import (
     ConfigurationError,
     DeliveryFailed,
@@ -90,7 +91,7 @@ async def serve_telegram(client: NovaClient, settings: Settings) -> None:
                 url = f"{telegram.webhook_url.rstrip('/')}/{bot.channel}"
                 source = webhooks[urlsplit(url).path] = Webhook(url, _secret(bot.token))
             journal = Journal(client, f"channel:telegram:{api.id}", ttl_s=telegram.lease_ttl_s)
-            served = _ServedBot(client, bot, api, journal, source=source, audio=settings.audio, pairs=telegram.pairing)
+            served = _ServedBot(client, bot, api, journal, source=source, audio=settings.audio, telegram=telegram)
             tasks.append(asyncio.create_task(served.serve(), name=bot.channel))
         if webhooks:
             await _listen(stack, webhooks, telegram.webhook_host, telegram.webhook_port)
@@ -109,9 +110,9 @@ class _ServedBot:
         *,
         source: UpdateSource,
         audio: AudioSettings,
-        pairs: bool,
+        telegram: TelegramSettings,
     ) -> None:
-        self._pairs = pairs
+        self._telegram = telegram
         self._client = client
         self._bot = bot
         self._api = api
@@ -125,11 +126,17 @@ class _ServedBot:
     async def _relay(self) -> None:
         username = await self._username()
         allowed, pressed = AllowList([str(user) for user in self._bot.users]), Pressed()
-        pairing = Pairing(self._client, self._bot.channel, allowed) if self._pairs else None
+        pairing = Pairing(self._client, self._bot.channel, allowed) if self._telegram.pairing else None
         media = MediaReader(self._api, self._audio)
         intake = Intake(self._api, username, allowed, media=media, pressed=pressed, pairing=pairing)
         channel = TelegramChannel(
-            self._bot.channel, self._api, self._journal, intake=intake, source=self._source, pressed=pressed
+            self._bot.channel,
+            self._api,
+            self._journal,
+            intake=intake,
+            source=self._source,
+            pressed=pressed,
+            rates=self._telegram.feedback,
         )
         relay = Relay(
             self._client,

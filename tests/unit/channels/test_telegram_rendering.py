@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_workers.channels.telegram.buttons import read_press, thumbs
 from nova_workers.channels.telegram.rendering import split_markdown, to_html, units
 from tests.support.servers.telegram_server import shown_text
 
@@ -63,3 +64,14 @@ def test_a_line_separator_in_a_code_block_ends_no_line_of_markdown() -> None:
     code = "\n".join(["Before.", "", "```", *(f"a\u2028b {number}" for number in range(9)), "```", "", "After."])
     assert split_markdown(code, limit=60)[0] == "Before."
     assert all(part.count("```") in {0, 2} for part in split_markdown(code, limit=60))
+
+
+def test_thumbs_are_read_as_they_were_shown_and_the_chosen_one_is_marked() -> None:
+    [row] = thumbs("run_01J", "down").inline_keyboard
+    assert [button.text for button in row] == ["👍", "👎 ✓"]
+    pressed = [read_press(button.callback_data) for button in row]
+    assert [None if press is None else (press.run_id, press.rating) for press in pressed] == [
+        ("run_01J", "up"),
+        ("run_01J", "down"),
+    ]
+    assert read_press("f:01J:sideways") is None

@@ -37,6 +37,14 @@ async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) ->
         "sender": str(ANN),
     }
     assert telegram.commands == ["new", "agents", "model", "status", "usage", "stop", "reset", "help"]
+    answer = next(message for message in telegram.messages if message.chat == ANN)
+    for label, marked, score in (("👍", ["👍 ✓", "👎"], 1.0), ("👎", ["👍", "👎 ✓"], -1.0)):
+        telegram.presses(answer, label)
+        await soon(lambda marked=marked: [button["text"] for button in answer.buttons] == marked)
+        [given] = (await served.nova.feedback.of_run(run.id)).items
+        assert (given.score, given.source, given.author) == (score, "user", f"telegram: {ANN}")
+    await soon(lambda: telegram.unconfirmed == [])
+    assert telegram.texts(ANN) == ["You said: hello"]
 
 
 async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: Stage, script: Script) -> None:

@@ -109,6 +109,8 @@ async def test_an_answer_to_a_question_counts_once_when_the_channel_is_killed_ov
     stage.env["NOVA_TELEGRAM__AGENT"] = await stage.agent(
         capabilities={"memory": {}, "user": {}}, permissions=permissions
     )
+    # Answers have no buttons then: those below are of questions.
+    stage.env["NOVA_TELEGRAM__FEEDBACK"] = "false"
     stage.start()
 
     async def asked() -> Shown:

@@ -43,8 +43,8 @@ async def test_what_no_conversation_started_goes_to_the_named_chat(stage: Stage,
     ask = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
     message = script(notify, ask, {"say": "Fine."})
     run = await stage.nova.runs.create(StatelessRunCreate(agent_id=agent_id, message=message, queue="background"))
-    await soon(lambda: any(shown.buttons for shown in telegram.messages))
-    (asked,) = [shown for shown in telegram.messages if shown.buttons]
+    await soon(lambda: any("Tea?" in shown.text and shown.buttons for shown in telegram.messages))
+    (asked,) = [shown for shown in telegram.messages if "Tea?" in shown.text]
     assert (asked.chat, "Tea?" in asked.text) == (BEN, True)
     telegram.presses(asked, "coffee", BEN)
 
