@@ -225,6 +225,9 @@ class Judge(Body):
     pairwise: StrictBool = False
     """Whether it compares the answers of both versions, twice with places swapped, and gives no scores of its own. Two
     judgements that disagree are a tie."""
+    calibrate_by: Annotated[Name, StringConstraints(max_length=64)] | None = "rating"
+    """The name of the feedback that it is compared with, on the answers that people rated; null leaves this out, and so
+    does `pairwise`."""
     model: Name | None = None
     """As that of an agent, and so the fields below; null takes the fleet's default."""
     engine: Annotated[Name, StringConstraints(max_length=64)] | None = None

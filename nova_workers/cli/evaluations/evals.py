@@ -12,6 +12,8 @@ import typer
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, given, remote
 from nova_workers.cli.evaluations.reports import (
+    CALIBRATION_COLUMNS,
+    calibrations_of,
     interval,
     junit_of,
     markdown_of,
@@ -231,6 +233,8 @@ def _show_text(out: Output, evaluation: EvaluationView) -> None:
             for one in result.evaluators
         ],
     )
+    if calibrated := calibrations_of(result):
+        out.table(CALIBRATION_COLUMNS, calibrated)
 
 
 async def _trials(session: Session, evaluation_id: str) -> AsyncIterator[TrialView]:

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from nova_workers.contracts.http.evaluations import ArmFigures, DifferenceView, EvaluationView, TrialView
+from nova_workers.contracts.http.evaluations import (
+    ArmFigures,
+    CalibrationView,
+    DifferenceView,
+    EvaluationResult,
+    EvaluationView,
+    TrialView,
+)
 
 _SHOWN_CHARS: Final = 2_000
 
@@ -28,6 +35,10 @@ def markdown_of(evaluation: EvaluationView) -> str:
         f"{interval(one.difference)} |"
         for one in result.evaluators
     ]
+    if calibrated := calibrations_of(result):
+        lines += ["", "## Judges beside people", "", f"| {' | '.join(CALIBRATION_COLUMNS)} |"]
+        lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+        lines += [f"| {' | '.join(row)} |" for row in calibrated]
     lines += ["", "## Cost and time", "", "| | candidate | baseline | difference |", "| --- | ---: | ---: | ---: |"]
     for name, value, compared in _FIGURES:
         baseline = "" if result.baseline is None else number(getattr(result.baseline, value))
@@ -39,6 +50,33 @@ def markdown_of(evaluation: EvaluationView) -> str:
 
 
 _FIGURES: Final = (("mean cost, USD", "mean_cost_usd", "cost_usd"), ("mean time, s", "mean_seconds", "seconds"))
+
+
+CALIBRATION_COLUMNS: Final = (
+    "judge",
+    "rated answers",
+    "not judged",
+    "agreement",
+    "rank correlation",
+    "mean difference",
+)
+
+
+def calibrations_of(result: EvaluationResult) -> list[tuple[str, ...]]:
+    """Return a row for each judge that was compared with people."""
+    return [
+        (str(at + 1), *_calibration(one.calibration))
+        for at, one in enumerate(result.evaluators)
+        if one.calibration is not None
+    ]
+
+
+def _calibration(found: CalibrationView) -> tuple[str, ...]:
+    if found.answers < found.least:
+        return f"{found.answers}: too few", str(found.not_judged), "", "", ""
+    agreement = "" if found.agreement is None else f"{found.agreement:.1%}"
+    difference = "" if found.mean_difference is None else f"{found.mean_difference:+.3g}"
+    return str(found.answers), str(found.not_judged), agreement, number(found.rank_correlation), difference
 
 
 def junit_of(evaluation: EvaluationView, trials: Iterable[TrialView]) -> str:

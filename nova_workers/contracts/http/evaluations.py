@@ -111,6 +111,25 @@ class DifferenceView(View):
     """Whether the interval excludes that there is no difference."""
 
 
+class CalibrationView(View):
+    """How far a judge agrees with people, on answers of earlier runs that people rated.
+
+    Of fewer answers than `least` the figures are null: too few.
+    """
+
+    answers: int
+    """How many both scored."""
+    least: int
+    not_judged: int
+    """How many the judge could not judge."""
+    agreement: float | None = None
+    """The part that both find good, or both bad."""
+    rank_correlation: float | None = None
+    """Spearman's; null if one of both gave all answers the same score."""
+    mean_difference: float | None = None
+    """The judge's score less that of people, both from 0 to 1: above 0 the judge is too mild."""
+
+
 class EvaluatorFigures(View):
     """The verdicts of one evaluator."""
 
@@ -123,6 +142,8 @@ class EvaluatorFigures(View):
     baseline_mean_score: float | None
     difference: DifferenceView | None
     """The difference of the scores; null without a baseline."""
+    calibration: CalibrationView | None = None
+    """How a judge agrees with people; null of other evaluators, and of judges that are not calibrated."""
 
 
 class Regression(View):

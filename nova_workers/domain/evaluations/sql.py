@@ -268,6 +268,8 @@ class Progress:
     pending: int
     running: int
     spent_usd: float
+    is_answering: bool = False
+    """Whether runs of the versions are missing; else only judges are."""
 
     @property
     def is_open(self) -> bool:
@@ -330,7 +332,7 @@ async def count_examples(
     connection: Connection, tenant_id: str, dataset_id: str, dataset_version: int, start: EvaluationStart
 ) -> int:
     """Return how many examples an evaluation would have."""
-    return await connection.fetchval(_COUNT_EXAMPLES, **_which(tenant_id, dataset_id, dataset_version, start))
+    return await connection.fetchval(_COUNT_EXAMPLES, **which_examples(tenant_id, dataset_id, dataset_version, start))
 
 
 async def start_evaluation(
@@ -346,7 +348,7 @@ async def start_evaluation(
     created_by: str,
 ) -> None:
     """Add an evaluation with all of its trials, in two statements."""
-    which = _which(tenant_id, dataset_id, dataset_version, start)
+    which = which_examples(tenant_id, dataset_id, dataset_version, start)
     await transaction.execute(
         _START,
         evaluation_id=evaluation_id,
@@ -547,7 +549,8 @@ def _named(start: EvaluationStart) -> Sequence[Evaluator]:
     return [one.model_copy(update={"kind": one.kind}) for one in start.evaluators]
 
 
-def _which(tenant_id: str, dataset_id: str, dataset_version: int, start: EvaluationStart) -> Mapping[str, Any]:
+def which_examples(tenant_id: str, dataset_id: str, dataset_version: int, start: EvaluationStart) -> Mapping[str, Any]:
+    """Return the examples of an evaluation, as `IN_VERSION` takes them."""
     return {
         "tenant_id": tenant_id,
         "dataset_id": dataset_id,

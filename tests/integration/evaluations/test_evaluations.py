@@ -10,20 +10,24 @@ import pytest
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput, LimitExceeded, NotFound
+from nova_workers.base.vocabulary import FeedbackSource
 from nova_workers.contracts.evaluators import Contains, Exact, Function, Similarity, Trajectory
-from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd
+from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd, ExamplesFromRuns
 from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationView, ToolReplay, TrialView
+from nova_workers.contracts.http.feedback import FeedbackGive
 from nova_workers.contracts.ports import Embedder
 from nova_workers.contracts.runs import WorkerPool
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.domain.capabilities.rules.user_evaluators import UserEvaluators
-from nova_workers.domain.datasets.rules.service import add_examples, create_dataset
+from nova_workers.domain.datasets.rules.service import add_examples, create_dataset, take_examples
 from nova_workers.domain.evaluations.rules import service, tick
 from nova_workers.domain.evaluations.rules.evaluators import AWAITED
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
 from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
+from nova_workers.domain.feedback.rules import give_feedback
+from nova_workers.domain.feedback.sql import Giver
 from nova_workers.domain.runs.sql.installs import announce
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.tool_programs import McpToolPrograms
@@ -285,6 +289,31 @@ async def test_models_judge_in_runs_of_their_own_which_nothing_delivers(fleet: H
             transaction, fleet.tenant_id, again, default_engine="scripted", created_by="key_1", evaluation_id=None
         )
     assert planned.estimate_usd == pytest.approx(0.002 + 2 * 0.001 + 0.002)
+
+
+async def test_a_judge_is_compared_with_people_on_the_answers_that_they_rated(fleet: Harness) -> None:
+    worker = fleet.worker()
+    by: list[FeedbackSource] = ["person", "code"]
+    runs = [await fleet.submit("Where is order 1?", agent_id=_AGENT) for _ in by]
+    await fleet.settle(worker)
+    for run, source in zip(runs, by, strict=True):
+        await give_feedback(fleet.work, Giver(fleet.tenant_id, "key_1", source), run.run_id, FeedbackGive(score=-1))
+    async with fleet.database.transaction() as transaction:
+        taken = {"runs": {"agent_id": _AGENT}, "expected": "answer", "split": "rated"}
+        await take_examples(transaction, fleet.tenant_id, "orders", ExamplesFromRuns.model_validate(taken))
+    evaluation_id = await _start(fleet, evaluators=[_judge('{"reason": "It is.", "score": 5}')], split="rated")
+    done = await _played(fleet, worker, evaluation_id)
+    assert done.result is not None
+    calibration = done.result.evaluators[0].calibration
+    assert calibration is not None
+    # Two answers of this version, and that of the run which a person rated.
+    assert (calibration.answers, calibration.agreement) == (1, None)
+    assert done.judges_spent_usd == pytest.approx(0.003)
+    asked = await fleet.database.fetch(
+        "SELECT r.content FROM evaluation_judgements j JOIN runs r ON r.id = j.run_id WHERE j.human_score = -1"
+    )
+    assert "It was sent." in str(asked[0]["content"])
+    assert "expected" not in str(asked[0]["content"])
 
 
 async def test_questions_to_judges_end_with_a_canceled_evaluation(fleet: Harness) -> None:

@@ -7,6 +7,7 @@ import asyncio
 from nova_workers.base.vocabulary import EvaluationStatus
 from nova_workers.contracts.http.evaluations import VerdictView
 from nova_workers.domain.evaluations import sql as ledger
+from nova_workers.domain.evaluations.rules.judging import read_calibrations
 from nova_workers.domain.evaluations.rules.results import JudgedTrial, result_of
 from nova_workers.domain.evaluations.sql import OpenEvaluation
 from nova_workers.domain.judges.sql import judgements
@@ -40,6 +41,7 @@ async def end_evaluation(
         trials,
         has_baseline=evaluation.against is not None,
         threshold=evaluation.threshold,
+        calibrations=await read_calibrations(tx.connection, evaluation),
     )
     await judgements.drop_questions(tx.connection, evaluation.id)
     await ledger.close_evaluation(tx.connection, evaluation.tenant_id, evaluation.id, status, why=why, result=result)

@@ -9,7 +9,9 @@ from typing import Any, Final
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.evaluators import Evaluator, Judge
+from nova_workers.contracts.http.evaluations import CalibrationView
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.domain.datasets.rules.redaction import ExampleRedactor
 from nova_workers.domain.evaluations.rules.evaluators import AWAITED
 from nova_workers.domain.evaluations.sql import OpenEvaluation
 from nova_workers.domain.judges.rules.asking import (
@@ -22,6 +24,7 @@ from nova_workers.domain.judges.rules.asking import (
     read_opinion,
     score_message,
 )
+from nova_workers.domain.judges.rules.calibration import RatedAnswer, calibrate
 from nova_workers.domain.judges.sql import judgements as ledger
 from nova_workers.domain.judges.sql.judgements import JudgeProgress, PendingQuestion, Question
 from nova_workers.domain.judges.sql.runs import JudgeRun, ensure_judge, find_judge, queue_judges
@@ -42,27 +45,46 @@ def judges_of(evaluators: Sequence[Evaluator]) -> JudgesByPlace:
 
 
 async def estimate_judges_usd(
-    connection: Connection, tenant_id: str, evaluators: Sequence[Evaluator], *, answers: int, examples: int
+    connection: Connection, which: Mapping[str, Any], evaluators: Sequence[Evaluator], *, answers: int, pairs: int
 ) -> float | None:
     """Return the estimated cost of the judges of an evaluation; None without any. None costs more than its budget.
 
     Args:
         connection: Where.
-        tenant_id: Whose evaluation.
+        which: The examples of the evaluation, and its tenant.
         evaluators: All of it.
         answers: How many answers are judged by a score.
-        examples: How many pairs of answers are judged, each twice.
+        pairs: How many pairs of answers are judged, each twice.
     """
     judges = judges_of(evaluators).values()
     if not judges:
         return None
     total = 0.0
     for judge in judges:
-        version = await find_judge(connection, tenant_id, judge_spec(judge))
-        mean = None if version is None else await ledger.mean_cost_usd(connection, tenant_id, version)
-        calls = 2 * examples if judge.pairwise else answers
+        version = await find_judge(connection, which["tenant_id"], judge_spec(judge))
+        mean = None if version is None else await ledger.mean_cost_usd(connection, which["tenant_id"], version)
+        rated = await ledger.count_rated(connection, judge, which)
+        calls = 2 * pairs if judge.pairwise else answers + rated
         total += judge.budget_usd if mean is None else min(judge.budget_usd, mean * calls)
     return total
+
+
+async def ask_about_rated(
+    connection: Connection, evaluation_id: str, which: Mapping[str, Any], evaluators: Sequence[Evaluator]
+) -> None:
+    """Add the questions by which the judges of a new evaluation are compared with people."""
+    for at, judge in judges_of(evaluators).items():
+        await ledger.add_rated(connection, evaluation_id, at, judge, which)
+
+
+async def read_calibrations(connection: Connection, evaluation: OpenEvaluation) -> dict[int, CalibrationView]:
+    """Return how the judges of an evaluation agree with people, by their places."""
+    rows = await ledger.read_calibration(connection, evaluation.id)
+    return {
+        at: calibrate(judge, [RatedAnswer(row["score"], row["human_score"]) for row in rows if row["evaluator"] == at])
+        for at, judge in judges_of(evaluation.evaluators).items()
+        if ledger.is_calibrated(judge)
+    }
 
 
 async def ask_judges(tx: UnitOfWork, evaluation: OpenEvaluation, trials: Sequence[JsonObject]) -> None:
@@ -101,7 +123,8 @@ async def read_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, limit: int)
     touched: dict[int, set[str]] = {}
     for row in ended:
         opinion = _opinion(judges[row["evaluator"]], row)
-        touched.setdefault(row["evaluator"], set()).add(row["trial_id"])
+        if row["trial_id"] is not None:
+            touched.setdefault(row["evaluator"], set()).add(row["trial_id"])
         opinions.append(
             {"id": row["id"], "score": opinion.score, "reason": opinion.reason, "cost_usd": row["cost_usd"]}
         )
@@ -111,8 +134,15 @@ async def read_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, limit: int)
     return True
 
 
-async def begin_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, most: int) -> list[Doorbell]:
-    """Queue the next calls of the judges, as far as their budgets reach. What is beyond is not judged."""
+async def begin_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, most: int, with_rated: bool) -> list[Doorbell]:
+    """Queue the next calls of the judges, as far as their budgets reach. What is beyond is not judged.
+
+    Args:
+        tx: In which the evaluation is locked.
+        evaluation: Its judges are those of its evaluators.
+        most: How many calls at most.
+        with_rated: Whether answers that people rated are judged too: last, with what is left of the budget.
+    """
     judges = judges_of(evaluation.evaluators)
     bells: list[Doorbell] = []
     for progress in await ledger.read_progress(tx.connection, evaluation.id) if judges else ():
@@ -123,7 +153,7 @@ async def begin_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, most: int)
         if room <= 0 and not progress.running:
             await _give_up(tx, evaluation, judge, progress)
         elif (count := min(room, most - len(bells))) > 0:
-            bells += await _begin(tx, evaluation, progress.evaluator, judge, count)
+            bells += await _begin(tx, evaluation, progress.evaluator, count=count, with_rated=with_rated)
     return bells
 
 
@@ -139,8 +169,17 @@ def room_in_budget(budget_usd: float, progress: JudgeProgress) -> int:
     )
 
 
-async def _begin(tx: UnitOfWork, evaluation: OpenEvaluation, at: int, judge: Judge, count: int) -> Sequence[Doorbell]:
-    questions = await ledger.next_questions(tx.connection, evaluation.id, at, limit=count)
+async def _begin(
+    tx: UnitOfWork, evaluation: OpenEvaluation, at: int, *, count: int, with_rated: bool
+) -> Sequence[Doorbell]:
+    judge = judges_of(evaluation.evaluators)[at]
+    found = await ledger.next_questions(tx.connection, evaluation.id, at, limit=count, with_rated=with_rated)
+    if gone := [one.id for one in found if one.answer is None]:
+        why = {"score": None, "reason": "the run that people rated is gone", "cost_usd": None}
+        await ledger.write_opinions(tx.connection, evaluation.id, [{"id": each, **why} for each in gone])
+    questions = [one for one in found if one.answer is not None]
+    if not questions:
+        return ()
     version = await ensure_judge(tx.connection, evaluation.tenant_id, judge_spec(judge))
     runs = {one.id: JudgeRun(new_id("run"), new_id("thr"), _message(judge, one)) for one in questions}
     bells = await queue_judges(tx.connection, evaluation.tenant_id, version, list(runs.values()))
@@ -185,12 +224,17 @@ def _opinion(judge: Judge, row: Row) -> Opinion:
 
 
 def _message(judge: Judge, question: PendingQuestion) -> Sequence[ContentBlock]:
-    case = JudgedCase(question.input, question.context, question.expected, question.rubric)
+    answer, expected = question.answer or "", question.expected
+    if question.redact is not None:
+        answer = ExampleRedactor(question.redact).text(answer)
+        # An example that was taken with its answer expects that: the judge would find it perfect.
+        expected = None if expected == answer else expected
+    case = JudgedCase(question.input, question.context, expected, question.rubric)
     if question.other_answer is None:
-        return score_message(judge, case, question.answer)
+        return score_message(judge, case, answer)
     if question.is_swapped:
-        return pair_message(judge, case, question.other_answer, question.answer)
-    return pair_message(judge, case, question.answer, question.other_answer)
+        return pair_message(judge, case, question.other_answer, answer)
+    return pair_message(judge, case, answer, question.other_answer)
 
 
 def _is_awaited(verdicts: Sequence[JsonObject], at: int) -> bool:

@@ -16,7 +16,7 @@ from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.datasets.rules.service import version_of
 from nova_workers.domain.evaluations import sql as ledger
 from nova_workers.domain.evaluations.rules.closing import end_evaluation
-from nova_workers.domain.evaluations.rules.judging import estimate_judges_usd
+from nova_workers.domain.evaluations.rules.judging import ask_about_rated, estimate_judges_usd
 from nova_workers.domain.evaluations.rules.replay import REPLAYING_ENGINES
 from nova_workers.domain.runs.sql.installs import have_evaluators
 from nova_workers.ledger.database import Connection
@@ -66,8 +66,9 @@ async def plan_evaluation(
             limit=MAX_TRIALS,
         )
     mean_usd = await ledger.mean_cost_usd(transaction, tenant_id, start.agent)
+    which = ledger.which_examples(tenant_id, dataset.id, version, start)
     judges_usd = await estimate_judges_usd(
-        transaction, tenant_id, start.evaluators, answers=trials, examples=examples * start.repeats
+        transaction, which, start.evaluators, answers=trials, pairs=examples * start.repeats
     )
     estimate = None if mean_usd is None else mean_usd * trials + (judges_usd or 0.0)
     if start.budget_usd is not None and estimate is not None and estimate > start.budget_usd:
@@ -91,6 +92,7 @@ async def plan_evaluation(
             trials=trials,
             created_by=created_by,
         )
+        await ask_about_rated(transaction, evaluation_id, which, start.evaluators)
     return EvaluationStarted(id=evaluation_id, trials=trials, estimate_usd=estimate)
 
 

@@ -127,7 +127,7 @@ class EvaluationTicker:
             await end_evaluation(tx, evaluation, "stopped", why=why)
             return _Step(True)
         room = min(most, WINDOW - progress.running)
-        bells = await begin_judges(tx, evaluation, most=room)
+        bells = await begin_judges(tx, evaluation, most=room, with_rated=not progress.is_answering)
         pending = await ledger.next_trials(tx.connection, evaluation.id, limit=max(room - len(bells), 0))
         if pending:
             bells += await self._begin(tx, evaluation, pending)
@@ -205,6 +205,7 @@ async def _progress(tx: UnitOfWork, evaluation: OpenEvaluation) -> Progress:
         pending=answers.pending + sum(one.pending for one in judges),
         running=answers.running + sum(one.running for one in judges),
         spent_usd=answers.spent_usd + sum(one.spent_usd for one in judges),
+        is_answering=answers.is_open,
     )
 
 

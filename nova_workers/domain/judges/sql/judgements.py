@@ -8,7 +8,15 @@ from typing import Any
 
 from nova_workers.base.vocabulary import ENDED_RUNS, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject
+from nova_workers.contracts.evaluators import Judge
+from nova_workers.contracts.http.datasets import Redaction
+from nova_workers.contracts.http.evaluations import MAX_ANSWER_CHARS
+from nova_workers.domain.datasets.sql import IN_VERSION
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
+
+MAX_CALIBRATED = 200
+"""A judge is compared with people on at most so many answers: more would show hardly more."""
 
 _ESTIMATED = 200
 """The mean cost of so many of the latest answers of a judge is the estimate of one more."""
@@ -22,13 +30,39 @@ SELECT x.trial_id || '.' || x.evaluator || CASE WHEN x.is_swapped THEN '.swapped
     ON CONFLICT (id) DO NOTHING
 """
 
+# The answers to examples that were taken from runs which people rated, as far as a judge can judge them.
+_RATED = f"""
+SELECT e.id, h.score
+  FROM dataset_examples e
+  JOIN runs r ON r.id = e.source_run_id AND r.tenant_id = e.tenant_id
+ CROSS JOIN LATERAL (SELECT avg(f.score) AS score FROM feedback f
+                      WHERE f.run_id = r.id AND f.tenant_id = e.tenant_id AND f.name = :feedback_name
+                        AND f.step IS NULL AND f.source <> 'code') h
+ WHERE {IN_VERSION} AND h.score IS NOT NULL AND (:has_rubric OR e.rubric IS NOT NULL)
+   AND length(r.result_text) BETWEEN 1 AND {MAX_ANSWER_CHARS}
+ ORDER BY e.id
+ LIMIT {MAX_CALIBRATED}
+"""
+_COUNT_RATED = f"SELECT count(*)::int FROM ({_RATED}) x"
+_ADD_RATED = f"""
+INSERT INTO evaluation_judgements (id, tenant_id, evaluation_id, example_id, human_score, evaluator)
+SELECT :evaluation_id || '.' || x.id || '.' || :evaluator::int, :tenant_id, :evaluation_id, x.id, x.score, :evaluator
+  FROM ({_RATED}) x
+"""
+
+# Answers of this evaluation come first: by their ids, and because those that people rated wait until all are there.
 _NEXT = """
-SELECT j.id, j.is_swapped, t.answer, o.answer AS other_answer, e.input, e.context, e.expected, e.rubric
+SELECT j.id, j.is_swapped, CASE WHEN j.trial_id IS NULL THEN r.result_text ELSE t.answer END AS answer,
+       o.answer AS other_answer, e.input, e.context, e.expected, e.rubric,
+       CASE WHEN j.trial_id IS NULL THEN d.redact END AS redact
   FROM evaluation_judgements j
-  JOIN evaluation_trials t ON t.id = j.trial_id
-  JOIN dataset_examples e ON e.id = t.example_id
+  LEFT JOIN evaluation_trials t ON t.id = j.trial_id
+  JOIN dataset_examples e ON e.id = COALESCE(t.example_id, j.example_id)
+  JOIN datasets d ON d.id = e.dataset_id
+  LEFT JOIN runs r ON r.id = e.source_run_id AND j.trial_id IS NULL
   LEFT JOIN evaluation_trials o ON o.id = j.other_trial_id
  WHERE j.evaluation_id = :evaluation_id AND j.evaluator = :evaluator AND j.state = 'pending'
+   AND (j.trial_id IS NOT NULL OR :with_rated)
  ORDER BY j.id
  LIMIT :limit
 """
@@ -102,6 +136,13 @@ SELECT c.id AS candidate_id, b.id AS baseline_id, c.outcome AS candidate_outcome
  ORDER BY c.id
 """
 
+_CALIBRATION = """
+SELECT evaluator, score, human_score
+  FROM evaluation_judgements
+ WHERE evaluation_id = :evaluation_id AND human_score IS NOT NULL AND state = 'done'
+ ORDER BY id
+"""
+
 _RUNNING = """
 SELECT run_id FROM evaluation_judgements
  WHERE evaluation_id = :evaluation_id AND state = 'running' AND run_id IS NOT NULL
@@ -139,16 +180,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PendingQuestion:
-    """A question that has not been asked, with what it is about."""
+    """A question that has not been asked, with what it is about.
+
+    Attributes:
+        answer: None if the run that people rated is gone.
+        redact: The dataset's rules, of an answer that people rated: it is the run's, not the example's.
+    """
 
     id: str
     is_swapped: bool
-    answer: str
+    answer: str | None
     other_answer: str | None
     input: Sequence[ContentBlock]
     context: Sequence[JsonObject]
     expected: Any
     rubric: str | None
+    redact: Redaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +225,54 @@ async def add_questions(
     await connection.execute(_ADD, tenant_id=tenant_id, evaluation_id=evaluation_id, questions=rows)
 
 
+async def count_rated(connection: Connection, judge: Judge, which: Mapping[str, Any]) -> int:
+    """Return how many answers that people rated a judge is compared with.
+
+    Args:
+        connection: Where.
+        judge: Its feedback is that of `calibrate_by`.
+        which: The examples of the evaluation, as `IN_VERSION` takes them.
+    """
+    return await connection.fetchval(_COUNT_RATED, **which, **_of_rated(judge)) if is_calibrated(judge) else 0
+
+
+async def add_rated(
+    connection: Connection, evaluation_id: str, evaluator: int, judge: Judge, which: Mapping[str, Any]
+) -> None:
+    """Add the questions about answers that people rated."""
+    if is_calibrated(judge):
+        given = {**which, **_of_rated(judge)}
+        await connection.execute(_ADD_RATED, evaluation_id=evaluation_id, evaluator=evaluator, **given)
+
+
+def is_calibrated(judge: Judge) -> bool:
+    """Return whether a judge is compared with people."""
+    return judge.calibrate_by is not None and not judge.pairwise
+
+
+def _of_rated(judge: Judge) -> Mapping[str, Any]:
+    return {"feedback_name": judge.calibrate_by, "has_rubric": judge.rubric is not None}
+
+
 async def next_questions(
-    connection: Connection, evaluation_id: str, evaluator: int, *, limit: int
+    connection: Connection, evaluation_id: str, evaluator: int, *, limit: int, with_rated: bool
 ) -> list[PendingQuestion]:
-    """Return the questions that a judge is to be asked next."""
-    rows = await connection.fetch(_NEXT, evaluation_id=evaluation_id, evaluator=evaluator, limit=limit)
-    return [PendingQuestion(**row) for row in rows]
+    """Return the questions that a judge is to be asked next, those about answers that people rated last."""
+    rows = await connection.fetch(
+        _NEXT, evaluation_id=evaluation_id, evaluator=evaluator, limit=limit, with_rated=with_rated
+    )
+    return [_question(row) for row in rows]
+
+
+def _question(row: Row) -> PendingQuestion:
+    redact = None if row["redact"] is None else read_stored(Redaction.model_validate, row["redact"])
+    values: dict[str, Any] = {**row, "redact": redact}
+    return PendingQuestion(**values)
+
+
+async def read_calibration(connection: Connection, evaluation_id: str) -> list[Row]:
+    """Return the scores of judges and of people on the answers that both know."""
+    return await connection.fetch(_CALIBRATION, evaluation_id=evaluation_id)
 
 
 async def begin_questions(
@@ -207,7 +296,7 @@ async def write_opinions(connection: Connection, evaluation_id: str, opinions: S
 async def give_up(connection: Connection, evaluation_id: str, evaluator: int, reason: str) -> list[str]:
     """Ask a judge no more. Return the trials whose questions end so."""
     rows = await connection.fetch(_GIVE_UP, evaluation_id=evaluation_id, evaluator=evaluator, reason=reason)
-    return [row["trial_id"] for row in rows]
+    return [row["trial_id"] for row in rows if row["trial_id"] is not None]
 
 
 async def complete_opinions(
