@@ -173,6 +173,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "evaluators.python": "A function of users judges in a process of its own; what it raises is not judged.",
     "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
     # rollouts
+    "rollouts.story": "A worse candidate is stopped within the promised runs; a good one becomes current.",
     "rollouts.sticky": "A thread that a candidate answered stays with it while the rollout is open, and then returns.",
     "rollouts.stop": "A candidate that is worse is stopped by itself, and people learn why.",
     # guardrails of rollouts
