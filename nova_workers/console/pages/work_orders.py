@@ -60,12 +60,13 @@ async def show(request: Request) -> Response:
         request,
         "work_orders/show.html",
         trace_id=trace_id,
-        result=result.to_wire(),
+        result=result,
+        wire=result.to_wire(),
+        artifacts=[artifact.model_dump(mode="json") for artifact in result.artifacts],
         trail=sorted(entries, key=attrgetter("created_at", "id")),
         parts=None if parts is None else parts.items,
         cost=0.0 if parts is None else sum(part.cost_usd + part.lost_usd for part in parts.items),
         state=result.stop_reason,
-        waiting=None if result.extensions is None else result.extensions.waiting,
     )
 
 

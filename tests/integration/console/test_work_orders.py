@@ -38,7 +38,9 @@ async def test_orders_are_listed_and_one_shows_its_result(
     assert trace_id in listed
     assert "butler_basic" in listed
     database, path = console.api.state.services.database, f"/work-orders/{trace_id}"
-    assert "in_progress" in (await browser.get(path)).text
+    running = (await browser.get(path)).text
+    assert "in_progress" in running
+    assert "Its agents are at work." in running, running.partition("<main")[2][:3000]
     await database.execute(
         "UPDATE work_order_parts SET used_usd = 0.0125, lost_usd = 0.25, used_tokens = 900, calls = 2, model = 'sonnet'"
     )
