@@ -10,8 +10,8 @@ from nova_workers import console
 
 _TEMPLATES = Path(console.__file__).parent / "templates"
 _CONTROLS = {"button", "link", "clear"}
-_BY_COMMAND = {"No evaluation yet", "No dataset yet"}
-"""Things that are made by commands alone."""
+_ELSEWHERE = {"No evaluation yet", "No dataset yet", "It has not fired yet", "Nothing was sent yet"}
+"""Things that are made by commands alone, or by the button in the head of the page."""
 
 
 def _without_control(source: str) -> list[str]:
@@ -39,6 +39,6 @@ def test_each_empty_list_has_a_control() -> None:
         f"{path.relative_to(_TEMPLATES)}: {title}"
         for path in sorted(_TEMPLATES.rglob("*.html"))
         for title in _without_control(path.read_text(encoding="utf-8"))
-        if title not in _BY_COMMAND
+        if title not in _ELSEWHERE
     ]
     assert not faults, "\n".join(faults)
