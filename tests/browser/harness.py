@@ -89,18 +89,22 @@ async def site(
             env, workers=0, beat=True, concurrency=64, log_dir=home / "logs", preloaded=preloaded
         ) as fleet:
             await fleet.start_worker(app=worker_app)
-            async with _console(fleet, home, preloaded=preloaded) as (url, process):
+            async with console_at(fleet.api_url, fleet.api_key, home, preloaded=preloaded) as (url, process):
                 yield Site(url, fleet.client, fleet.api_url, fleet.api_key, home, process, database_url)
 
 
 @asynccontextmanager
-async def _console(fleet: Fleet, home: Path, *, preloaded: bool) -> AsyncGenerator[tuple[str, FleetProcess]]:
+async def console_at(
+    api_url: str, api_key: str, home: Path, *, preloaded: bool, **more: str
+) -> AsyncGenerator[tuple[str, FleetProcess]]:
+    """Run a console before an API; `more` is further environment. Those of one home have the same sessions."""
     port = free_port()
     env = {
         "NOVA_HOME": str(home),
-        "NOVA_API_URL": fleet.api_url,
-        "NOVA_API_KEY": fleet.api_key,
+        "NOVA_API_URL": api_url,
+        "NOVA_API_KEY": api_key,
         "NOVA_CONSOLE__PORT": str(port),
+        **more,
     }
     command = console_command(host="127.0.0.1", port=port)
     process = FleetProcess("console", command, env, home / "logs" / "console.log", preloaded=preloaded)

@@ -2,8 +2,9 @@
 
 A fleet with a morning's work is started. Each page of the navigation, and the first thing that it lists, is taken at
 three widths in both themes for the documents; then `nova chat` in a terminal. What only a developer looks at goes to
-`.cache/pictures`, which is not kept: forms, runs and conversations in each state, what a tenant without anything sees,
-what a key that only reads sees, and a refused form. Words choose among them all by their names.
+`.cache/pictures`, which is not kept, and is taken on tablets, too: forms, dialogs, runs and chats in each state,
+the sign-in, a fleet that is away, what a tenant without anything sees, what a key that only reads sees, and a refused
+form. Words choose among them all by their names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from nova_workers.contracts.http.wire import ThreadPatch
 from nova_workers.devstack.commands import WORKER_APP
 from nova_workers.ledger.database import PostgresDatabase
 from tests.browser import terminal_picture
-from tests.browser.harness import Site, browser, sign_in_with, signed_in, site
+from tests.browser.harness import Site, browser, console_at, sign_in_with, signed_in, site
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_postgres, own_valkey
 
@@ -34,8 +35,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 FOLDER = _ROOT / "docs" / "pictures"
 STATES = _ROOT / ".cache" / "pictures"
 WIDTHS = {"phone": (390, 844), "laptop": (1280, 800), "desktop": (1680, 1000)}
+_WIDTHS_OF_STATES = {**WIDTHS, "tablet": (820, 1180)}
 THEMES = ("light", "dark")
 _QUALITY = 70
+_NOWHERE = "http://127.0.0.1:1"
 _STREAMED_MS = 600
 _FORMS = {
     "new-agent": "/agents/~new",
@@ -56,6 +59,20 @@ _FORMS = {
     "refused-note": "/notes/new",
     "refused-trigger": "/triggers/new",
 }
+_DIALOGS = {
+    "dialog-pause": ("/fleet", "Pause"),
+    "dialog-revoke": ("/keys", "Revoke"),
+    "dialog-rotate": ("/keys", "Rotate"),
+    "dialog-delete": ("/secrets", "Delete"),
+}
+"""The page of each dialog, and the button that opens it."""
+_SINGLE_SIGN_ON = {
+    "NOVA_OIDC__ISSUER": "https://accounts.example.com",
+    "NOVA_OIDC__NAME": "Example",
+    "NOVA_OIDC__CLIENT_ID": "nova",
+    "NOVA_OIDC__CLIENT_SECRET": "not-a-real-secret",
+}
+_SHOW_AWAY = "document.getElementById('away').hidden = false"
 _SEND = "const form = document.querySelector('main form.form'); form.noValidate = true; form.submit()"
 _FIRST_ROW = "main [data-rows] tbody td.main a, main .rows li > a"
 
@@ -66,8 +83,15 @@ async def main(words: list[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     async with seeded() as nova, browser() as chromium:
         page = await signed_in(await chromium.new_context(), nova)
-        await _take_all(page, nova, await _pages(page, nova), words, FOLDER)
-        await _take_all(page, nova, await _states(nova), words, STATES)
+        await _take_all(page, nova.url, await _pages(page, nova), words, FOLDER)
+        dialogs = [(name, path) for name, (path, _) in _DIALOGS.items()]
+        states = [*await _states(nova), *dialogs, ("palette", "/"), ("away-banner", "/runs")]
+        await _take_all(page, nova.url, states, words, STATES)
+        # Its sessions are those of the other console of this home; at its API's address nothing answers.
+        async with console_at(_NOWHERE, nova.api_key, nova.home, preloaded=True, **_SINGLE_SIGN_ON) as (url, _):
+            await _take_all(page, url, [("away", "/runs")], words, STATES)
+            stranger = await (await chromium.new_context()).new_page()
+            await _take_all(stranger, url, [("sign-in", "/login")], words, STATES)
         empty = await nova.fleet.tenants.create(TenantCreate(name="Empty", ceilings=None))
         viewer = await nova.fleet.keys.create(KeyCreate(name="A viewer", role="viewer"))
         for kind, key in (("empty", empty.key.key), ("viewer", viewer.key)):
@@ -76,30 +100,40 @@ async def main(words: list[str]) -> None:
             found = [(f"{kind}-{name}", path) for name, path in _menu()]
             if kind == "viewer":
                 found += [(f"viewer-{name}", path) for name, path in await _states(nova) if name not in _FORMS]
-            await _take_all(other, nova, found, words, STATES)
+            await _take_all(other, nova.url, found, words, STATES)
         if not words or "terminal" in words:
             await _take_terminal(page, nova)
     print(f"{sum(one.stat().st_size for one in FOLDER.iterdir()) / 1e6:.1f} MB in {FOLDER}")
 
 
-async def _take_all(
-    page: Page, nova: Site, found: Sequence[tuple[str, str]], words: Sequence[str], folder: Path
-) -> None:
+async def _take_all(page: Page, url: str, found: Sequence[tuple[str, str]], words: Sequence[str], folder: Path) -> None:
+    widths = WIDTHS if folder == FOLDER else _WIDTHS_OF_STATES
     for name, path in found:
         if words and not any(word in name for word in words):
             continue
         for theme in THEMES:
             await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
-            for width, (across, down) in WIDTHS.items():
+            for width, (across, down) in widths.items():
                 await page.set_viewport_size({"width": across, "height": down})
-                await page.goto(f"{nova.url}{path}")
-                if name.startswith("refused"):
-                    async with page.expect_navigation():
-                        await page.evaluate(_SEND)
+                await page.goto(f"{url}{path}")
+                await _bring_about(page, name)
                 # What is streamed shows its first lines by then.
                 await page.wait_for_timeout(_STREAMED_MS)
                 await _take(page, folder / f"{name}-{width}-{theme}.webp")
         print(name, path)
+
+
+async def _bring_about(page: Page, name: str) -> None:
+    """Do on a page what leads to the state of a name."""
+    if name.startswith("refused"):
+        async with page.expect_navigation():
+            await page.evaluate(_SEND)
+    elif name in _DIALOGS:
+        await page.get_by_role("button", name=_DIALOGS[name][1], exact=True).first.click()
+    elif name == "palette":
+        await page.keyboard.press("Control+k")
+    elif name == "away-banner":
+        await page.evaluate(_SHOW_AWAY)
 
 
 def _menu() -> list[tuple[str, str]]:
