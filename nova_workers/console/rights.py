@@ -23,7 +23,7 @@ _NEEDS: Final[tuple[tuple[str, Scope | None], ...]] = (
     ("/agents/[^/]+/try", "runs"),
     ("/tenant/(pause|resume)", "pause"),
     ("/secrets/~rotate", "operator"),
-    ("/(chat|runs|orchestrations|evaluations)", "runs"),
+    ("/(chat|runs|orchestrations|evaluations|datasets)", "runs"),
     ("/(agents|tenant)", "agents"),
     ("/(tasks|notes|files|memories|triggers|inbox|skills|webhooks)", "workspace"),
     ("/(keys|sessions)", "keys"),

@@ -12,11 +12,12 @@ from nova_workers.contracts.http.memories import MemoryCreate
 from nova_workers.contracts.http.notes import NoteCreate
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.order_policies import OrderSecretCreate
+from nova_workers.contracts.http.rollouts import RolloutStart
 from nova_workers.contracts.http.secrets import SecretPut
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.webhooks import WebhookCreate
-from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, RunView, StatelessRunCreate
 from nova_workers.contracts.orders import AiWorkOrderV1
 from nova_workers.contracts.skills import SkillPut
 from tests.integration.api.orders.conftest import valid_order
@@ -146,6 +147,8 @@ async def _fill_workspace(fleet: NovaClient) -> None:
     await fleet.datasets.create(DatasetCreate(name="questions", description="What customers ask"))
     example = ExampleGive(key="prices", input="In which currency are prices?", expected="euros")
     await fleet.datasets.add("questions", ExamplesAdd(examples=[example]))
+    candidate = await fleet.agents.save_version("support", AgentPatch(description="Answers customers, shorter."))
+    await fleet.rollouts.start("support", RolloutStart(version=candidate.version))
     await fleet.evaluations.start(EvaluationStart(agent="analyst", version=1, dataset="questions"))
     await fleet.webhooks.create(WebhookCreate(url="https://hooks.example.com/nova", enabled=False))
     secret = (await fleet.work_order_secrets.create(OrderSecretCreate())).secret

@@ -18,6 +18,7 @@ from tests.requirements import proves
 _MENU = tuple(entry.path for module in PAGES for entry in module.nav)
 _FORMS = (
     *("/agents/~new", "/notes/new", "/tasks/new", "/tasks/list", "/triggers/new", "/webhooks/new", "/nowhere"),
+    *("/datasets/~new", "/evaluations/~new", "/agents/nova/rollouts/~new"),
     *("/orchestrations/new", "/orchestrations/configuration", "/orchestrations/models", "/runs/cancel?all=yes"),
     *("/search?q=parcel", "/runs?status=canceled", "/usage?by=agent", "/?by=model", "/audit?until=2001-01-01T00:00"),
 )

@@ -15,6 +15,7 @@ from tests.requirements import proves
 _FAULTS = (Path(__file__).parent / "layout_faults.js").read_text()
 _FORMS = (
     *("/agents/~new", "/notes/new", "/tasks/new", "/tasks/list", "/triggers/new", "/webhooks/new", "/nowhere"),
+    *("/datasets/~new", "/evaluations/~new", "/agents/nova/rollouts/~new"),
     *("/orchestrations/new", "/orchestrations/configuration", "/orchestrations/models", "/runs/cancel?all=yes"),
 )
 _EXAMPLES = ("/audit", "/inbox", "/keys", "/webhooks/", "/orchestrations/orc_", "/runs/run_", "/chat/thr_")

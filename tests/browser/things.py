@@ -13,8 +13,11 @@ async def things(nova: Site) -> list[str]:
     (hook,) = (await fleet.webhooks.list(limit=1)).items
     (order,) = (await fleet.work_orders.list(limit=1)).items
     (run,) = (await fleet.runs.list(agent_id="analyst", limit=1)).items
+    (rollout,) = (await fleet.rollouts.list("support", limit=1)).items
     (evaluation,) = (await fleet.evaluations.list(limit=1)).items
     return [
+        "/datasets/questions",
+        f"/agents/support/rollouts/{rollout.id}",
         f"/evaluations/{evaluation.id}",
         f"/evaluations/{evaluation.id}?key=prices",
         f"/runs/{run.id}",

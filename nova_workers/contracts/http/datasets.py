@@ -173,8 +173,18 @@ class ExamplesFromRuns(Body):
     """Whether they have the conversation before; of a long one the end."""
     expected: Literal["none", "answer"] = "none"
     """`answer`: the answer of the run is the expected one, as of those that were rated up."""
+    expected_text: Annotated[str, StringConstraints(min_length=1), AfterValidator(storable)] | None = None
+    """The expected answer of each, as a person wrote it."""
+    rubric: _Rubric | None = None
+    """What a good answer to each has, for a judge."""
     tags: Tags = ()
     split: Word | Shares | None = None
+
+    @model_validator(mode="after")
+    def _expects_one(self) -> Self:
+        if self.expected == "answer" and self.expected_text is not None:
+            raise ValueError("expected: give expected_text, or the answer of the run")
+        return self
 
 
 class ExamplesAdded(View):

@@ -3,7 +3,7 @@
 from starlette.routing import Route
 
 from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.pages.runs import canceling, details, listing, saved, sending, table
+from nova_workers.console.pages.runs import canceling, details, listing, saved, sending, table, taking
 
 PAGE = PageModule(
     routes=(
@@ -12,6 +12,8 @@ PAGE = PageModule(
         Route("/runs/cancel", canceling.execute, methods=["POST"]),
         Route("/runs/send-again", sending.confirm, methods=["GET"]),
         Route("/runs/send-again", sending.execute, methods=["POST"]),
+        Route("/runs/to-dataset", taking.show, methods=["GET"]),
+        Route("/runs/to-dataset", taking.execute, methods=["POST"]),
         Route("/runs/lists", saved.save, methods=["POST"]),
         Route("/runs/lists/{list_id:id}/delete", saved.delete, methods=["POST"]),
         Route("/runs.csv", table.download),

@@ -24,7 +24,7 @@ async def confirm(request: Request) -> Response:
     """Ask whether to send the messages again, with their number."""
     given = request.query_params
     selected = given.getlist("run")
-    ended = await _ended(client_of(request).runs, selected[:MAX_BATCH])
+    ended = await ended_runs(client_of(request).runs, selected[:MAX_BATCH])
     which = RunQuery.of(given)
     return render(
         request,
@@ -39,7 +39,7 @@ async def confirm(request: Request) -> Response:
 async def execute(request: Request) -> Response:
     """Send what the question was about."""
     given, runs = await read_selection(request), client_of(request).runs
-    ended = await _ended(runs, given.getlist("run")[:MAX_BATCH])
+    ended = await ended_runs(runs, given.getlist("run")[:MAX_BATCH])
     back = RunQuery.of(given).address()
 
     async def send() -> RunBatchView:
@@ -64,7 +64,7 @@ def _report(sent: RunBatchView) -> Done:
     return Done(f"{text} {len(refused):,} were refused: {refused[0]}", kind="warn" if done else "bad")
 
 
-async def _ended(runs: Runs, run_ids: Sequence[str]) -> list[RunView]:
+async def ended_runs(runs: Runs, run_ids: Sequence[str]) -> list[RunView]:
     """Return the selected runs that have ended, oldest first: a conversation gets its messages in their order."""
     free = asyncio.Semaphore(_AT_ONCE)
 

@@ -68,8 +68,8 @@ def taken_example(
         "input": list(source.content),
         "context": [],
         "calls": [_recorded(call) for call in source.calls if call["result"] is not None or call["error"]],
-        "expected": source.answer if taking.expected == "answer" else None,
-        "rubric": None,
+        "expected": source.answer if taking.expected == "answer" else taking.expected_text,
+        "rubric": taking.rubric,
     }
     said["calls"] = said["calls"][:MAX_RECORDED_CALLS]
     split = taking.split if isinstance(taking.split, str) else None

@@ -1,11 +1,9 @@
-"""Evaluations: how versions of agents answer datasets, the regressions first, two answers side by side."""
+"""The list of evaluations, and one: the regressions first, two answers side by side."""
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nova_workers.console.actions import act
-from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
@@ -17,13 +15,20 @@ _DATASETS = 50
 async def show_list(request: Request) -> Response:
     """Show a page of evaluations, newest first, and the datasets."""
     client = client_of(request)
-    page = await client.evaluations.list(limit=PAGE_SIZE, cursor=cursor_of(request))
+    page = await client.evaluations.list(
+        agent_id=filter_of(request, "agent"),
+        dataset=filter_of(request, "dataset"),
+        limit=PAGE_SIZE,
+        cursor=cursor_of(request),
+    )
     datasets = await client.datasets.list(limit=_DATASETS)
     return render(
         request,
         "evaluations/list.html",
         evaluations=page.items,
         datasets=datasets.items,
+        agent=filter_of(request, "agent"),
+        dataset=filter_of(request, "dataset"),
         pager=pager(request, page),
     )
 
@@ -59,13 +64,3 @@ def _pairs(trials: list[TrialView]) -> list[dict[str, TrialView]]:
     for trial in trials:
         by_repeat.setdefault(trial.repeat, {})[trial.arm] = trial
     return [by_repeat[repeat] for repeat in sorted(by_repeat)]
-
-
-PAGE = PageModule(
-    routes=(
-        Route("/evaluations", show_list),
-        Route("/evaluations/{evaluation:id}", show),
-        Route("/evaluations/{evaluation:id}/cancel", cancel, methods=["POST"]),
-    ),
-    nav=(NavEntry("Build", "Evaluations", "/evaluations", "evaluations", id_prefix="evl_", scope="runs:read"),),
-)
