@@ -120,8 +120,8 @@ def _lines(
 def _versions(history: RolloutHistory) -> tuple[tuple[str, str, bool], ...]:
     rollout = history.rollout
     return (
-        (f"version {rollout.version}", "main", True),
-        (f"version {rollout.baseline_version}", "second", False),
+        (f"version {rollout.version}", "c0", True),
+        (f"version {rollout.baseline_version}", "c2", False),
     )
 
 

@@ -93,12 +93,12 @@ def test_plots_have_both_versions_side_by_side() -> None:
         rollout=_ROLLOUT, candidate=arms[0][0], baseline=_figures(7, 30, 1), guardrails=[], periods=periods
     )
     ended, failed, cost, took, score = plots_of(history)
-    assert ended.legend == [("main", "version 8", "4"), ("second", "version 7", "30")]
-    assert failed.legend == [("main", "version 8", "25 %"), ("second", "version 7", "3.3 %")]
+    assert ended.legend == [("c0", "version 8", "4"), ("c2", "version 7", "30")]
+    assert failed.legend == [("c0", "version 8", "25 %"), ("c2", "version 7", "3.3 %")]
     assert "<title>23:00: 0 version 7, 25 version 8</title>" in failed.svg
-    assert cost.legend[0] == ("main", "version 8", "$0.0200")
-    assert took.legend[1] == ("second", "version 7", "1.5 s")
-    assert score.legend == [("main", "version 8", "-0.50"), ("second", "version 7", "-")]
+    assert cost.legend[0] == ("c0", "version 8", "$0.0200")
+    assert took.legend[1] == ("c2", "version 7", "1.5 s")
+    assert score.legend == [("c0", "version 8", "-0.50"), ("c2", "version 7", "-")]
 
 
 def test_a_plot_of_scores_has_room_below_zero() -> None:
