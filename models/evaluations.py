@@ -43,6 +43,7 @@ class Evaluation(Table, table=True):
     trials: int = count(comment="How many it has in all")
     result: dict[str, Any] | None = json(null=True, comment="contracts.http.evaluations.EvaluationResult")
     judging_until: datetime | None = time(null=True, comment="Until when a worker has claimed what takes time to judge")
+    rollout_id: str | None = id_ref(null=True, comment="Whose conversations feed it, until the rollout ends")
     created_by: str = id_ref(comment="The key of the request, or the person of its session")
     created_at: datetime = time(now=True)
     finished_at: datetime | None = time(null=True)

@@ -44,6 +44,7 @@ class Rollout(Table, table=True):
     judged: dict[str, Any] = json(
         default="'{}'", comment="contracts.http.rollouts.RolloutLook, by measure: what these looks found"
     )
+    shadow: dict[str, Any] | None = json(null=True, comment="contracts.http.rollouts.ShadowView")
     run_metadata: dict[str, Any] = json(default="'{}'", comment="Only runs with this metadata")
     key_id: str | None = id_ref(null=True, comment="Only threads that this API key began")
     breach: dict[str, Any] | None = json(

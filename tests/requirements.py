@@ -174,6 +174,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
     # rollouts
     "rollouts.story": "A worse candidate is stopped within the promised runs; a good one becomes current.",
+    "rollouts.shadow": "A shadow's answers have no effect: no tool runs, nothing is delivered, no thread has them.",
     "rollouts.sticky": "A thread that a candidate answered stays with it while the rollout is open, and then returns.",
     "rollouts.stop": "A candidate that is worse is stopped by itself, and people learn why.",
     # guardrails of rollouts

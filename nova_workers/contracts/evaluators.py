@@ -75,6 +75,12 @@ _Pattern = Annotated[str, StringConstraints(min_length=1, max_length=1_000), Aft
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class Answered(Body):
+    """The run succeeded, and has an answer."""
+
+    kind: Literal["answered"] = "answered"
+
+
 class Exact(Body):
     """The answer is the expected one."""
 
@@ -253,7 +259,8 @@ class Judge(Body):
 
 
 Evaluator = Annotated[
-    Exact
+    Answered
+    | Exact
     | Contains
     | Pattern
     | FitsSchema

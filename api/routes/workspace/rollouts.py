@@ -31,7 +31,13 @@ async def start_rollout(agent_id: AgentIdPath, body: RolloutStart, caller: Agent
     """Begin to give the conversations of an agent to another of its versions, in steps."""
     services = state.services
     return await rules.start_rollout(
-        services.work, services.agents, caller.tenant_id, agent_id, body, rights=caller.author
+        services.work,
+        services.agents,
+        caller.tenant_id,
+        agent_id,
+        body,
+        rights=caller.author,
+        default_engine=services.settings.default_engine,
     )
 
 

@@ -42,6 +42,10 @@ async def start(
         typer.Option("--metadata", metavar="NAME=VALUE", help="Only runs with this metadata; may be repeated."),
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only threads that this API key began.")] = None,
+    shadow: Annotated[
+        str | None,
+        typer.Option(metavar="N%:USD", help="Lets the candidate answer so many other turns, too, unseen: 10%:5."),
+    ] = None,
 ) -> None:
     """Begin to give an agent's conversations to another version."""
     wanted: dict[str, Any] = given(
@@ -51,6 +55,7 @@ async def start(
         min_runs=min_runs,
         metadata=dict(_pair(each) for each in metadata) if metadata else None,
         key_id=key,
+        shadow=None if shadow is None else _shadow(shadow),
     )
     session.out.record(await session.client.rollouts.start(agent, build(RolloutStart, wanted)), _facts)
 
@@ -105,6 +110,13 @@ def _guardrail(text: str) -> dict[str, Any]:
     return {"measure": measure, **({"tolerance": tolerance} if has_tolerance else {})}
 
 
+def _shadow(text: str) -> dict[str, Any]:
+    percent, has_budget, budget = text.partition(":")
+    if not has_budget:
+        raise InvalidInput(f"--shadow: {text!r} has no budget; write a share and dollars, such as 10%:5.")
+    return {"percent": percent.removesuffix("%"), "budget_usd": budget}
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, has_value, value = text.partition("=")
     if not has_value:
@@ -118,6 +130,8 @@ def _facts(rollout: RolloutView) -> Facts:
     yield "status", rollout.status
     yield "step", f"{rollout.step + 1} of {len(rollout.steps)}: {rollout.percent:g} %"
     yield "step ends", rollout.step_ends_at
+    if rollout.shadow is not None:
+        yield "shadow", f"{rollout.shadow.percent:g} % of turns: nova evals show {rollout.shadow.evaluation}"
     yield "reason", rollout.reason
     yield "ended", rollout.ended_at
 

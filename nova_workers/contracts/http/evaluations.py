@@ -199,6 +199,8 @@ class EvaluationView(View):
     """What the models that judge cost; null without any."""
     result: EvaluationResult | None
     """When it has ended."""
+    rollout_id: str | None = None
+    """The rollout of which it is the shadow."""
     created_by: str
     created_at: datetime
     finished_at: datetime | None

@@ -49,6 +49,27 @@ class RolloutGuardrail(Body):
         return self
 
 
+@authored(percent=BOUND, budget_usd=BOUND)
+class RolloutShadow(Body):
+    """The candidate answers turns of the current version, too. No person sees these answers, and no tool runs."""
+
+    percent: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+    """Of the turns of the current version, exact to a hundredth."""
+    budget_usd: Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
+    """The shadow ends when it is spent."""
+
+
+class ShadowView(View):
+    """The shadow of a rollout."""
+
+    percent: float
+    budget_usd: float
+    evaluation: str
+    """The evaluation that compares the answers of both versions. It ends with the rollout."""
+    dataset: str
+    """The turns, as examples."""
+
+
 STEPS: Final = (
     RolloutStep(percent=1, hours=1),
     RolloutStep(percent=10, hours=6),
@@ -70,6 +91,7 @@ GUARDRAILS: Final = (
     min_runs=BOUND,
     metadata=FREE,
     key_id=FREE,
+    shadow=PARTS,
 )
 class RolloutStart(Body):
     """A version that is to take over an agent's conversations."""
@@ -86,6 +108,8 @@ class RolloutStart(Body):
     """Only runs with this metadata, such as `{"channel": "telegram"}`."""
     key_id: OneLine | None = None
     """Only threads that this API key began."""
+    shadow: RolloutShadow | None = None
+    """Null: the candidate answers only its own share."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -151,6 +175,7 @@ class RolloutView(View):
     min_runs: int
     metadata: dict[str, Any]
     key_id: str | None
+    shadow: ShadowView | None = None
     breach: RolloutBreach | None
     """What stopped it, if a guardrail did."""
     reason: str | None

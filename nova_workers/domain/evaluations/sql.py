@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from nova_workers.base.errors import missing
-from nova_workers.base.vocabulary import ENDED_RUNS, EvaluationStatus, TrialArm, sql_list
+from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_ROLLOUTS, EvaluationStatus, TrialArm, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.evaluators import Evaluator, evaluator_adapter
 from nova_workers.contracts.http.datasets import RecordedCall, Redaction
@@ -57,10 +57,10 @@ _COUNT_EXAMPLES = f"SELECT count(*)::int FROM dataset_examples e WHERE {IN_VERSI
 
 _START = """
 INSERT INTO evaluations (id, tenant_id, agent_id, version, against, dataset, dataset_version, split, tags, repeats,
-                         evaluators, tools, budget_usd, threshold, estimate_usd, trials, created_by)
+                         evaluators, tools, budget_usd, threshold, estimate_usd, trials, rollout_id, created_by)
 VALUES (:evaluation_id, :tenant_id, :agent_id, :version, :against::int, :dataset, :dataset_version, :split::text,
         :tags::text[], :repeats, :evaluators, :tools, :budget_usd::float8::numeric, :threshold::float8,
-        :estimate_usd::float8::numeric, :trials, :created_by)
+        :estimate_usd::float8::numeric, :trials, :rollout_id::text, :created_by)
 """
 
 # In the order in which they are to run: each example in both versions, before the next repetition begins. An id is made
@@ -75,13 +75,16 @@ SELECT :evaluation_id || '.' || lpad((row_number() OVER (ORDER BY p.repeat, e.id
  WHERE {IN_VERSION}
 """
 
-_VIEW = """
+# The answers of the current version in a shadow are those of the conversations, and no cost of it.
+_IS_SPENT = "(v.rollout_id IS NULL OR t.arm = 'candidate')"
+
+_VIEW = f"""
 v.id, v.agent_id AS agent, v.version, v.against, v.dataset, v.dataset_version, v.split, v.tags, v.repeats,
 v.evaluators, v.tools, v.budget_usd::float8, v.threshold, v.estimate_usd::float8, v.status, v.why, v.trials,
-v.result, v.created_by, v.created_at, v.finished_at,
+v.result, v.rollout_id, v.created_by, v.created_at, v.finished_at,
 (SELECT count(*)::int FROM evaluation_trials t WHERE t.evaluation_id = v.id AND t.outcome IS NOT NULL) AS done,
 (SELECT sum(x.cost_usd)::float8
-   FROM (SELECT t.cost_usd FROM evaluation_trials t WHERE t.evaluation_id = v.id
+   FROM (SELECT t.cost_usd FROM evaluation_trials t WHERE t.evaluation_id = v.id AND {_IS_SPENT}
           UNION ALL
          SELECT j.cost_usd FROM evaluation_judgements j WHERE j.evaluation_id = v.id) x) AS spent_usd,
 (SELECT sum(j.cost_usd)::float8 FROM evaluation_judgements j WHERE j.evaluation_id = v.id) AS judges_spent_usd
@@ -112,8 +115,9 @@ DELETE FROM evaluations WHERE tenant_id = :tenant_id AND id = :evaluation_id AND
 """
 
 # One process at a time moves an evaluation forward.
-_LOCK = """
-SELECT id, tenant_id, agent_id, version, against, evaluators, budget_usd::float8, threshold, created_by
+_LOCK = f"""
+SELECT id, tenant_id, agent_id, version, against, evaluators, budget_usd::float8, threshold, trials, created_by,
+       EXISTS (SELECT FROM rollouts o WHERE o.id = rollout_id AND o.status IN {sql_list(OPEN_ROLLOUTS)}) AS is_fed
   FROM evaluations
  WHERE id = :evaluation_id AND status = 'running'
    FOR UPDATE SKIP LOCKED
@@ -160,12 +164,34 @@ UPDATE evaluations SET judging_until = now() + :lease::interval
 RETURNING id
 """
 
-_PROGRESS = """
-SELECT count(*) FILTER (WHERE state = 'pending')::int AS pending,
-       count(*) FILTER (WHERE state = 'running')::int AS running,
-       COALESCE(sum(cost_usd), 0)::float8 AS spent_usd
-  FROM evaluation_trials
- WHERE evaluation_id = :evaluation_id
+_PROGRESS = f"""
+SELECT count(*) FILTER (WHERE t.state = 'pending')::int AS pending,
+       count(*) FILTER (WHERE t.state = 'running')::int AS running,
+       COALESCE(sum(t.cost_usd) FILTER (WHERE {_IS_SPENT}), 0)::float8 AS spent_usd
+  FROM evaluation_trials t JOIN evaluations v ON v.id = t.evaluation_id
+ WHERE t.evaluation_id = :evaluation_id
+"""
+
+# Each turn in both versions: the candidate is to answer it, and the current version did.
+_FEED = """
+WITH fed AS (
+    SELECT d.id AS dataset_id, v.trials
+      FROM evaluations v JOIN datasets d ON d.tenant_id = v.tenant_id AND d.name = :dataset
+     WHERE v.id = :evaluation_id AND v.tenant_id = :tenant_id
+), added AS (
+    INSERT INTO evaluation_trials (id, tenant_id, evaluation_id, example_id, key, arm, repeat, state, run_id)
+    SELECT :evaluation_id || '.' || lpad((fed.trials + row_number() OVER (ORDER BY e.id, a.place))::text, 6, '0'),
+           :tenant_id, :evaluation_id, e.id, e.key, a.arm, 1, a.state,
+           CASE a.state WHEN 'running' THEN e.source_run_id END
+      FROM fed
+      JOIN dataset_examples e ON e.dataset_id = fed.dataset_id
+     CROSS JOIN (VALUES ('candidate', 'pending', 1), ('baseline', 'running', 2)) AS a (arm, state, place)
+     WHERE e.source_run_id = ANY(:run_ids::text[]) AND e.removed_version IS NULL
+    RETURNING 1
+)
+UPDATE evaluations v SET trials = v.trials + (SELECT count(*)::int FROM added), dataset_version = :dataset_version
+ WHERE v.id = :evaluation_id AND v.tenant_id = :tenant_id
+RETURNING (SELECT count(*)::int FROM added) / 2 AS turns
 """
 
 _NEXT = """
@@ -255,6 +281,10 @@ class OpenEvaluation:
     evaluators: Sequence[Evaluator]
     budget_usd: float | None
     threshold: float | None
+    trials: int
+    """How many it has in all."""
+    is_fed: bool
+    """Whether conversations of an open rollout add trials to it."""
 
     def version_of(self, arm: TrialArm) -> int:
         """Return the version that answers in an arm."""
@@ -346,8 +376,9 @@ async def start_evaluation(
     estimate_usd: float | None,
     trials: int,
     created_by: str,
+    rollout_id: str | None = None,
 ) -> None:
-    """Add an evaluation with all of its trials, in two statements."""
+    """Add an evaluation with all of its trials, in two statements. That of a shadow names its rollout."""
     which = which_examples(tenant_id, dataset_id, dataset_version, start)
     await transaction.execute(
         _START,
@@ -367,10 +398,31 @@ async def start_evaluation(
         threshold=start.threshold,
         estimate_usd=estimate_usd,
         trials=trials,
+        rollout_id=rollout_id,
         created_by=created_by,
     )
     arms: list[TrialArm] = ["candidate"] if start.against is None else ["candidate", "baseline"]
     await transaction.execute(_ADD_TRIALS, **which, evaluation_id=evaluation_id, arms=arms, repeats=start.repeats)
+
+
+async def feed_trials(
+    transaction: Connection,
+    tenant_id: str,
+    evaluation: OpenEvaluation,
+    *,
+    dataset: str,
+    dataset_version: int,
+    run_ids: Sequence[str],
+) -> int:
+    """Add the turns of runs to a shadow that this transaction has locked, by their examples. Return how many."""
+    return await transaction.fetchval(
+        _FEED,
+        tenant_id=tenant_id,
+        evaluation_id=evaluation.id,
+        dataset=dataset,
+        dataset_version=dataset_version,
+        run_ids=list(run_ids),
+    )
 
 
 async def find_evaluation(connection: Connection, tenant_id: str, evaluation_id: str) -> EvaluationView | None:
@@ -429,6 +481,8 @@ async def lock_open(transaction: Connection, evaluation_id: str) -> OpenEvaluati
         evaluators=[read_stored(evaluator_adapter.validate_python, one) for one in row["evaluators"]],
         budget_usd=row["budget_usd"],
         threshold=row["threshold"],
+        trials=row["trials"],
+        is_fed=row["is_fed"],
     )
 
 

@@ -340,14 +340,18 @@ def test_a_version_that_is_not_current_is_rolled_out_advanced_and_stopped(nova: 
     assert saved["version"] == 2
     assert nova.good("agents", "show", "rolled", "--json").json["version"] == 1
     steps = ("--step", "10%", "--step", "100%:90m:approval")
-    options = (*steps, "--guardrail", "cost:0.5", "--guardrail", "failure", "--metadata", "channel=web", "--json")
-    begun = nova.good("rollout", "start", "rolled", "--version", "2", *options).json
+    options = (*steps, "--guardrail", "cost:0.5", "--guardrail", "failure", "--metadata", "channel=web")
+    shadowed = ("--shadow", "10%:5", "--json")
+    begun = nova.good("rollout", "start", "rolled", "--version", "2", *options, *shadowed).json
     assert [(step["percent"], step["hours"], step["approval"]) for step in begun["steps"]] == [
         (10, None, False),
         (100, 1.5, True),
     ]
     assert {each["measure"]: each["tolerance"] for each in begun["guardrails"]} == {"cost": 0.5, "failure": 0}
     assert begun["metadata"] == {"channel": "web"}
+    assert (begun["shadow"]["percent"], begun["shadow"]["budget_usd"]) == (10, 5)
+    assert "write a share and dollars" in nova("rollout", "start", "rolled", "--version", "2", "--shadow", "10%").err
+    assert f"nova evals show {begun['shadow']['evaluation']}" in nova.good("rollout", "status", "rolled").out
     assert "'ten' is no step" in nova("rollout", "start", "rolled", "--version", "2", "--step", "ten").err
     assert "is being rolled out" in nova("agents", "edit", "rolled", "--model", "third").err
     assert nova.good("rollout", "advance", "rolled", "--json").json["step"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from nova_workers.contracts.evaluators import Contains, Exact, Function, Similar
 from nova_workers.contracts.http.datasets import DatasetCreate, ExamplesAdd, ExamplesFromRuns
 from nova_workers.contracts.http.evaluations import EvaluationStart, EvaluationView, ToolReplay, TrialView
 from nova_workers.contracts.http.feedback import FeedbackGive
+from nova_workers.contracts.http.rollouts import RolloutShadow, RolloutStart, RolloutStep
 from nova_workers.contracts.ports import Embedder
-from nova_workers.contracts.runs import WorkerPool
+from nova_workers.contracts.runs import Accepted, WorkerPool
+from nova_workers.domain.agents.rules.authors import AuthorRights
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.agents.rules.service import Agents
 from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.domain.capabilities.rules.user_evaluators import UserEvaluators
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset, take_examples
@@ -28,6 +32,7 @@ from nova_workers.domain.evaluations.rules.verdicts import Judges
 from nova_workers.domain.evaluations.sql import find_evaluation, list_trials
 from nova_workers.domain.feedback.rules import give_feedback
 from nova_workers.domain.feedback.sql import Giver
+from nova_workers.domain.rollouts.rules.service import RolloutSweep, start_rollout
 from nova_workers.domain.runs.sql.installs import announce
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.tool_programs import McpToolPrograms
@@ -366,6 +371,62 @@ async def test_similarity_is_judged_once_the_embedding_model_answers(fleet: Harn
     assert done.result is not None
     assert done.result.baseline is not None
     assert (done.result.candidate.passed, done.result.baseline.failed) == (2, 2)
+
+
+@proves("rollouts.shadow")
+async def test_a_candidate_answers_turns_of_the_current_version_in_its_shadow(fleet: Harness) -> None:
+    again = {"tool": {"name": "lookup", "input": {"order": 1}, "result": "AGAIN"}}
+    spec = _spec([again, {"say": "I looked.", "usage": {"cost_usd": 0.002}}])
+    database, tenant_id = fleet.database, fleet.tenant_id
+    await database.execute(_VERSION.replace(", 2,", ", 3,"), tenant_id=tenant_id, agent_id=_AGENT, spec=spec)
+    registry = default_registry(database, fleet.settings, SystemClock())
+    start = RolloutStart(
+        version=3, steps=(RolloutStep(percent=0),), shadow=RolloutShadow(percent=100, budget_usd=0.003)
+    )
+    agents = Agents(database, registry, CeilingRules.of(fleet.settings))
+    rollout = await start_rollout(
+        fleet.work, agents, tenant_id, _AGENT, start, rights=AuthorRights(), default_engine="scripted"
+    )
+    assert rollout.shadow is not None
+    evaluation_id = rollout.shadow.evaluation
+    ticker, worker = EvaluationTicker(fleet.work, SystemClock(), Judges(None)), fleet.worker()
+    sweep = RolloutSweep(fleet.work)
+
+    async def asked(text: str) -> Accepted:
+        accepted = await fleet.submit(text, agent_id=_AGENT)
+        await fleet.settle(worker)
+        left = await database.fetchval(_OTHERS)
+        for _ in range(3):
+            await asyncio.gather(sweep.sweep(), sweep.sweep())
+            await ticker.tick()
+            await fleet.settle(worker)
+        # What the candidate did has no effects, and nothing is delivered.
+        assert await database.fetchval(_OTHERS) == left
+        return accepted
+
+    first = await asked("Where is order 1?")
+    shadow = await _find(fleet, evaluation_id)
+    assert (shadow.status, shadow.trials, shadow.done, shadow.spent_usd) == ("running", 2, 2, 0.002)
+    candidate, baseline = await _trials(fleet, evaluation_id)
+    assert (candidate.key, candidate.answer, candidate.cost_usd) == (first.run_id, "I looked.", 0.002)
+    assert (baseline.run_id, baseline.answer, baseline.cost_usd) == (first.run_id, "It was sent.", 0.001)
+    assert candidate.run_id is not None
+    run = await fleet.run(candidate.run_id)
+    assert (run["agent_version"], run["source"], run["queue"], run["priority"]) == (3, "evaluation", "background", -100)
+    assert run["thread_id"] != first.thread_id
+    # Its call got the result that the turn has; no tool ran again.
+    shown = str([row["content"] for row in await fleet.transcript(candidate.run_id)])
+    assert "LIVE" in shown
+    assert "AGAIN" not in shown
+    turns = await database.fetchval("SELECT count(*) FROM turns WHERE thread_id = :id", id=first.thread_id)
+    assert turns == 1
+    await asked("And order 2?")
+    assert (await _find(fleet, evaluation_id)).status == "stopped", "its budget is spent"
+    await asked("And order 3?")
+    ended = await _find(fleet, evaluation_id)
+    assert ended.result is not None
+    assert ended.result.baseline is not None
+    assert (ended.trials, ended.result.candidate.cost_usd, ended.result.baseline.cost_usd) == (4, 0.004, 0.002)
 
 
 @proves("evaluators.python")

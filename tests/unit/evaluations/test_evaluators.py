@@ -37,6 +37,10 @@ async def _judge(rule: dict[str, Any], outcome: Outcome) -> Verdict:
 @pytest.mark.parametrize(
     ("rule", "outcome", "status"),
     [
+        ({"kind": "answered"}, _outcome("Paris"), "passed"),
+        ({"kind": "answered"}, _outcome(None, output={"city": "Paris"}), "passed"),
+        ({"kind": "answered"}, _outcome(" "), "failed"),
+        ({"kind": "answered"}, _outcome("Par", status="failed"), "failed"),
         ({"kind": "exact", "expected": "Paris"}, _outcome(" Paris\n"), "passed"),
         ({"kind": "exact", "expected": "paris"}, _outcome("Paris"), "failed"),
         ({"kind": "exact", "expected": "paris", "ignore_case": True}, _outcome("Paris"), "passed"),
@@ -122,6 +126,7 @@ async def test_an_evaluator_judges(rule: dict[str, Any], outcome: Outcome, statu
 
 
 EVERY = [
+    {"kind": "answered"},
     {"kind": "exact"},
     {"kind": "contains", "texts": ["a"], "which": "none"},
     {"kind": "pattern", "pattern": "a", "occurs": False},

@@ -24,6 +24,7 @@ from nova_workers.base.vocabulary import VerdictStatus
 from nova_workers.contracts.bodies import Body
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.evaluators import (
+    Answered,
     CallRule,
     Contains,
     Cost,
@@ -49,7 +50,20 @@ AWAITED: Final = "the judge has not answered"
 MAX_COMPARED_CHARS: Final = 16_000
 """About 4,000 tokens: half the limit of common embedding servers."""
 
-Rule = Exact | Contains | Pattern | FitsSchema | PathEquals | Number | Latency | Cost | Steps | Trajectory | Judge
+Rule = (
+    Answered
+    | Exact
+    | Contains
+    | Pattern
+    | FitsSchema
+    | PathEquals
+    | Number
+    | Latency
+    | Cost
+    | Steps
+    | Trajectory
+    | Judge
+)
 """An evaluator that needs the outcome alone."""
 
 _NUMBER: Final = re.compile(r"[-+]?\d[\d,]{0,40}(?:\.\d{1,40})?(?:[eE][-+]?\d{1,3})?")
@@ -161,6 +175,14 @@ def _verdict_of(reason: RecursionError | _NotJudged | _Wrong) -> Verdict:
             return Verdict("not_judged", None, str(reason))
         case _Wrong():
             return Verdict("failed", 0.0, str(reason))
+
+
+def _answered(evaluator: Answered, outcome: Outcome) -> Verdict:
+    del evaluator
+    if outcome.status == "failed":
+        raise _Wrong("the run failed")
+    has_answer = outcome.output is not None or bool((outcome.text or "").strip())
+    return _verdict(has_answer, "the run has an answer", "the run has no answer")
 
 
 def _exact(evaluator: Exact, outcome: Outcome) -> Verdict:
@@ -456,6 +478,7 @@ def _compiled_schema(schema: bytes) -> JsonSchema:
 
 
 _JUDGES: Final[Mapping[type[Body], Callable[[Any, Outcome], Verdict]]] = {
+    Answered: _answered,
     Exact: _exact,
     Contains: _contains,
     Pattern: _pattern,

@@ -48,7 +48,7 @@ async def plan_evaluation(
             evaluator in Python.
         LimitExceeded: It has too many trials, is estimated above its budget, or too many are open.
     """
-    await _check_versions(transaction, tenant_id, start, default_engine)
+    await check_versions(transaction, tenant_id, start, default_engine)
     await _check_functions(transaction, start)
     dataset, version = await version_of(transaction, tenant_id, start.dataset, start.dataset_version)
     examples = await ledger.count_examples(transaction, tenant_id, dataset.id, version, start)
@@ -142,7 +142,14 @@ async def _check_functions(connection: Connection, start: EvaluationStart) -> No
         )
 
 
-async def _check_versions(connection: Connection, tenant_id: str, start: EvaluationStart, default_engine: str) -> None:
+async def check_versions(connection: Connection, tenant_id: str, start: EvaluationStart, default_engine: str) -> None:
+    """Refuse versions that cannot be evaluated.
+
+    Raises:
+        NotFound: There is no such agent or version.
+        AgentRenamed: The agent has another id now.
+        InvalidInput: A version has an engine that cannot replay tool calls.
+    """
     wanted = [start.version, *([] if start.against is None else [start.against])]
     specs = await ledger.read_specs(connection, tenant_id, start.agent, wanted)
     if not specs:

@@ -122,7 +122,8 @@ class EvaluationTicker:
             claimed = _Claimed(evaluation, ended)
         has_read = await read_judges(tx, evaluation, limit=2 * WINDOW)
         progress = await _progress(tx, evaluation)
-        if evaluation.budget_usd is not None and progress.spent_usd >= evaluation.budget_usd and progress.is_open:
+        goes_on = progress.is_open or evaluation.is_fed
+        if evaluation.budget_usd is not None and progress.spent_usd >= evaluation.budget_usd and goes_on:
             why = f"the budget of {evaluation.budget_usd:g} USD is spent: {progress.spent_usd:.6f} USD"
             await end_evaluation(tx, evaluation, "stopped", why=why)
             return _Step(True)
@@ -131,7 +132,7 @@ class EvaluationTicker:
         pending = await ledger.next_trials(tx.connection, evaluation.id, limit=max(room - len(bells), 0))
         if pending:
             bells += await self._begin(tx, evaluation, pending)
-        elif not bells and not (await _progress(tx, evaluation)).is_open:
+        elif not bells and not evaluation.is_fed and not (await _progress(tx, evaluation)).is_open:
             await end_evaluation(tx, evaluation, "done")
             return _Step(True)
         return _Step(bool(ended or has_read or bells), bells, claimed)

@@ -13,7 +13,7 @@ import structlog
 
 from nova_workers.base.errors import Conflict, Gone, InvalidInput, NotFound
 from nova_workers.base.ids import new_id
-from nova_workers.base.vocabulary import GuardrailMeasure
+from nova_workers.base.vocabulary import OPEN_ROLLOUTS, GuardrailMeasure
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.http.rollouts import (
     RolloutAdvance,
@@ -33,6 +33,7 @@ from nova_workers.domain.rollouts.rules.guardrails import (
     Guardrail,
     judge_look,
 )
+from nova_workers.domain.rollouts.rules.shadows import begin_shadow, feed_shadow
 from nova_workers.domain.rollouts.rules.wording import describe_breach, describe_change
 from nova_workers.domain.rollouts.sql import observations
 from nova_workers.domain.rollouts.sql import records as ledger
@@ -50,7 +51,14 @@ _DELIVERED: Final = ("version", "baseline_version", "status", "step", "percent",
 
 
 async def start_rollout(
-    work: Work, service: Agents, tenant_id: str, agent_id: str, start: RolloutStart, *, rights: AuthorRights
+    work: Work,
+    service: Agents,
+    tenant_id: str,
+    agent_id: str,
+    start: RolloutStart,
+    *,
+    rights: AuthorRights,
+    default_engine: str,
 ) -> RolloutView:
     """Begin a rollout of a saved version.
 
@@ -58,7 +66,7 @@ async def start_rollout(
         NotFound: There is no such agent, or it never had the version.
         Gone: The agent was deleted.
         InvalidInput: The version is the current one, names something that no longer exists, or needs other code of
-            users.
+            users; or it is to have a shadow, and its engine cannot replay tool calls.
         Forbidden: The version has a right that its author may not give.
         Conflict: The agent has an open rollout, or is being renamed.
     """
@@ -86,6 +94,8 @@ async def start_rollout(
         if rollout is None:
             await agents.require_no_rollout(tx.connection, tenant_id, agent_id)
             raise Conflict(f"Agent {agent_id!r} has an open rollout.", agent_id=agent_id)
+        if start.shadow is not None:
+            rollout = await begin_shadow(tx.connection, tenant_id, rollout, start.shadow, default_engine=default_engine)
         await _announce(tx, tenant_id, rollout)
         return rollout
 
@@ -135,8 +145,16 @@ class RolloutSweep:
             try:
                 with acting_as(Actor("command", _SWEEP, tenant_id)):
                     await self._settle(tenant_id, agent_id)
+                    await self._feed(tenant_id, agent_id)
             except Exception:
                 _log.exception("rollout.not_settled", tenant_id=tenant_id, agent_id=agent_id)
+
+    async def _feed(self, tenant_id: str, agent_id: str) -> None:
+        """Feed the shadow, in a unit of its own: the agent is not locked meanwhile."""
+        async with self._work.begin() as tx:
+            rollout = await ledger.find_rollout(tx.connection, tenant_id, agent_id)
+            if rollout is not None and rollout.status in OPEN_ROLLOUTS:
+                await feed_shadow(tx.connection, tenant_id, rollout)
 
     async def _settle(self, tenant_id: str, agent_id: str) -> None:
         async with self._work.begin() as tx:

@@ -10,7 +10,14 @@ from nova_workers.base.errors import existing
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import OPEN_ROLLOUTS, sql_list
 from nova_workers.contracts.bodies import View
-from nova_workers.contracts.http.rollouts import RolloutBreach, RolloutLook, RolloutStart, RolloutStep, RolloutView
+from nova_workers.contracts.http.rollouts import (
+    RolloutBreach,
+    RolloutLook,
+    RolloutStart,
+    RolloutStep,
+    RolloutView,
+    ShadowView,
+)
 from nova_workers.ledger.database import Connection
 
 HUNDREDTHS = 100
@@ -20,7 +27,7 @@ _OPEN = f"status IN {sql_list(OPEN_ROLLOUTS)}"
 
 _COLUMNS = f"""
 id, agent_id, version, baseline_version, status, steps, step, share / {HUNDREDTHS}.0::float8 AS percent, step_ends_at,
-guardrails, min_runs, run_metadata AS metadata, key_id, breach, reason, created_at, updated_at, ended_at
+guardrails, min_runs, run_metadata AS metadata, key_id, shadow, breach, reason, created_at, updated_at, ended_at
 """
 
 _START = f"""
@@ -80,6 +87,11 @@ RETURNING {_COLUMNS}
 _GET = f"SELECT {_COLUMNS} FROM rollouts WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND id = :rollout_id"
 
 # What was found at earlier looks of other guardrails stays.
+_SET_SHADOW = f"""
+UPDATE rollouts SET shadow = :shadow WHERE tenant_id = :tenant_id AND id = :rollout_id AND {_OPEN}
+RETURNING {_COLUMNS}
+"""
+
 _RECORD_LOOKS = f"""
 UPDATE rollouts SET looks = :looks, judged = judged || :found::jsonb
  WHERE tenant_id = :tenant_id AND id = :rollout_id AND {_OPEN}
@@ -141,6 +153,15 @@ async def insert_rollout(
         key_id=start.key_id,
     )
     return None if row is None else RolloutView(**row)
+
+
+async def set_shadow(connection: Connection, tenant_id: str, rollout_id: str, shadow: ShadowView) -> RolloutView:
+    """Let a rollout that has just begun have a shadow."""
+    row = await connection.fetchrow(
+        _SET_SHADOW, tenant_id=tenant_id, rollout_id=rollout_id, shadow=shadow.model_dump(mode="json")
+    )
+    assert row is not None  # noqa: S101 - this transaction made it
+    return RolloutView(**row)
 
 
 async def find_rollout(connection: Connection, tenant_id: str, agent_id: str) -> RolloutView | None:
