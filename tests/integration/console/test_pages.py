@@ -34,7 +34,7 @@ async def test_runs_are_listed_with_what_was_asked_and_filtered(console: Console
 
 
 async def test_home_says_why_runs_are_queued_and_plots_by_agent_and_model(
-    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient, database: Database
 ) -> None:
     thread = await console.api.thread()
     await console.api.run(thread, "first")
@@ -44,6 +44,9 @@ async def test_home_says_why_runs_are_queued_and_plots_by_agent_and_model(
     assert "no worker of this queue is alive" in page
     assert 'href="/runs?status=queued&amp;queue=background"' in page
     assert "Runs that ended, by hour" in page
+    # Where a key sees no workers, only this says what ends it.
+    async with console.signed_in((await make_tenant(database, ("runs",), console.api.tenant.id)).key) as other:
+        assert "<code>nova worker --queues background</code>" in (await other.get("/fleet")).text
     by_agent = (await browser.get("/?by=agent&over=hour")).text
     assert "Runs that ended, by minute and agent" in by_agent
     assert '<li class="c0" data-initial="N">Nova <strong>1</strong></li>' in by_agent

@@ -48,13 +48,18 @@ export function startPalette() {
   return { open() { input.value = ""; at = 0; further = []; show(); if (!dialog.open) dialog.showModal(); } };
 }
 
+// Beside its title an entry of the menu may have a number.
+function titleOf(link) {
+  return link.querySelector("span").textContent;
+}
+
 function matches(typed) {
   const links = [...document.querySelectorAll("#nav .nav-groups a")];
   const ids = links.filter((link) => link.dataset.idPrefix && typed.startsWith(link.dataset.idPrefix));
-  const byId = ids.map((link) => ({ title: typed, note: link.textContent.trim(), href: `${link.getAttribute("href")}/${encodeURIComponent(typed)}` }));
+  const byId = ids.map((link) => ({ title: typed, note: titleOf(link), href: `${link.getAttribute("href")}/${encodeURIComponent(typed)}` }));
   const words = typed.toLowerCase();
-  const pages = links.filter((link) => link.textContent.toLowerCase().includes(words));
-  return [...byId, ...pages.map((link) => ({ title: link.textContent.trim(), note: link.dataset.key ? `g ${link.dataset.key}` : "", href: link.getAttribute("href") }))];
+  const pages = links.filter((link) => titleOf(link).toLowerCase().includes(words));
+  return [...byId, ...pages.map((link) => ({ title: titleOf(link), note: link.dataset.key ? `g ${link.dataset.key}` : "", href: link.getAttribute("href") }))];
 }
 
 function option({ title, note, href }, selected, number) {
