@@ -23,6 +23,7 @@ from .rights.ceilings import keep_ceilings
 from .rights.row_security import protect
 from .rollouts import Rollout
 from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
+from .sampling import RunSample, Sampling
 from .schedule import Trigger, TriggerFiring
 from .sessions import EngineSession
 from .tasks import Task, TaskChange, TaskResource, TaskStep
@@ -70,7 +71,9 @@ __all__ = [
     "Rollout",
     "Run",
     "RunAttempt",
+    "RunSample",
     "RunWait",
+    "Sampling",
     "Secret",
     "SentFile",
     "Skill",

@@ -105,6 +105,14 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
     "evaluations": AuditRule(
         "evaluation", ("id",), bookkeeping=("agent_id", "result", "finished_at"), operations="INSERT OR DELETE"
     ),
+    "samplings": AuditRule(
+        "sampling",
+        ("agent_id",),
+        bookkeeping=(
+            *("agent_id", "looked_until", "looked_id", "reference_from", "windows", "drift"),
+            *_CHANGED_AT,
+        ),
+    ),
     # The row itself says who gave it and when.
     "feedback": AuditRule("feedback", ("id",), bookkeeping=("agent_id", *_CHANGED_AT), operations="UPDATE OR DELETE"),
     "memories": AuditRule("memory", ("id",)),

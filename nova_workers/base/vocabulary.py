@@ -221,6 +221,7 @@ WebhookKind = Literal[
     "audit_recorded",
     "feedback_given",
     "rollout_changed",
+    "score_drifted",
 ]
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "task_changed", "test"]

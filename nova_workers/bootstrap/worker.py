@@ -62,6 +62,7 @@ from nova_workers.domain.runs.rules.recover import Reconciler
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.rules.suspects import ForkServer, SuspectRuns, taking_from
 from nova_workers.domain.runs.rules.waiting import Waiting
+from nova_workers.domain.sampling.rules.service import SamplingSweep
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
 from nova_workers.domain.threads.rules.lease import LeaseKeeper
@@ -115,6 +116,7 @@ class WorkerServices:
     orchestrations: OrchestrationTicker
     orders: OrderTicker
     rollouts: RolloutSweep
+    sampling: SamplingSweep
     backfill: Backfill
     retention: Retention
     audit_seals: AuditSeals
@@ -161,9 +163,10 @@ class WorkerServices:
             self.dispatcher.ring_deliveries()
 
     async def sweep(self) -> None:
-        """Repeat what a crash left undone in open orchestrations and work orders; judge and advance rollouts."""
+        """Repeat what a crash left undone in orchestrations and orders; sample runs, judge and advance rollouts."""
         await self.orchestrations.tick()
         await self.orders.tick()
+        await self.sampling.sweep()
         await self.rollouts.sweep()
 
     async def learn_about_models(self) -> None:
@@ -322,6 +325,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         orchestrations=OrchestrationTicker(work, clock),
         orders=build_order_ticker(settings, work),
         rollouts=RolloutSweep(work),
+        sampling=SamplingSweep(work, clock),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
             database,

@@ -105,6 +105,7 @@ class DeliveryView(View):
     `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result.
     `audit_recorded`: ids; the request has the records. Or head: seq, hash, sealed_at; the request has them too.
     `feedback_given`: feedback_id, step, agent_version, name, score, label, comment, source, author.
+    `score_drifted`: agent_id, found_at, before, after, p_value, threshold.
     `rollout_changed`: rollout_id, version, baseline_version, status, step, percent, reason, breach.
     `task_changed`: config, the name of the push notification configuration; the request has the run's status."""
     webhook_id: str | None = None

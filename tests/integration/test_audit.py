@@ -51,6 +51,7 @@ NOT_AUDITED = {
         ),
         "the record of a conversation and its runs themselves",
     ),
+    "run_samples": "scores of a sampling, which is audited",
     "evaluation_trials": "the record of an evaluation itself",
     "evaluation_judgements": "the record of an evaluation itself",
     "dataset_examples": "a change of them raises the version of their dataset",

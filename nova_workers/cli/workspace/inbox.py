@@ -81,7 +81,7 @@ def describe(delivery: DeliveryView) -> str:
             line = f"{len(payload.get('ids', ()))} records"
         case "feedback_given":
             line = f"{payload.get('name')} {payload.get('score')} {payload.get('comment') or ''}"
-        case "task_changed" | "rollout_changed":
+        case "task_changed" | "rollout_changed" | "score_drifted":
             line = str(payload.get("config") or payload.get("reason") or payload.get("status", ""))
     return short(line, _TEXT_CHARS)
 

@@ -45,6 +45,7 @@ _STEER_NO_AGENT = {
     "ExamplesFromRuns": "copies what runs of the tenant were asked",
     "FeedbackGive": "an opinion of what a run did",
     "FleetPause": "pauses",
+    "SamplingPut": "judges what was answered; no agent gets it",
     "RunListSave": "says which runs a person looks at",
     "KeyCreate": "a key gives what it has",
     "KeyRotate": "a key gives what it has",

@@ -12,7 +12,6 @@ from nova_workers.contracts.content import text_block, text_of
 from nova_workers.contracts.evaluators import Judge
 from nova_workers.contracts.http.evaluations import EvaluationStart
 from nova_workers.domain.evaluations.rules.evaluators import AWAITED, Outcome, evaluate
-from nova_workers.domain.evaluations.rules.judging import room_in_budget
 from nova_workers.domain.judges.rules.asking import (
     JudgedCase,
     Opinion,
@@ -23,6 +22,7 @@ from nova_workers.domain.judges.rules.asking import (
     read_opinion,
     score_message,
 )
+from nova_workers.domain.judges.rules.budgets import room_in_budget
 from nova_workers.domain.judges.sql.judgements import JudgeProgress
 from tests.requirements import proves
 

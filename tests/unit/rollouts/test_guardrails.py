@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nova_workers.base.two_samples import larger_values, more_failures
 from nova_workers.domain.rollouts.rules.guardrails import LOOKS, Guardrail, Measure, judge_look
-from nova_workers.domain.rollouts.rules.two_samples import larger_values, more_failures
 from tests.requirements import proves
 from tests.support.data.rollouts import BASELINES, WORSE, Observation, false_stops, find_breach, stopped
 

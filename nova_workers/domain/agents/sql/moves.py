@@ -95,6 +95,8 @@ SWEPT: Final = (
     ("rollouts", "agent_id"),
     ("orchestrations", "agent_id"),
     ("evaluations", "agent_id"),
+    ("samplings", "agent_id"),
+    ("run_samples", "agent_id"),
     ("secrets", "updated_by"),
     ("agent_versions", "created_by"),
     ("changes", "agent_id"),

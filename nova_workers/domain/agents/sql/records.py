@@ -147,6 +147,8 @@ WITH gone AS (
      WHERE k.tenant_id = gone.tenant_id AND k.owner_agent_id = gone.id AND k.status = 'active'
 ), switch AS (
     DELETE FROM switches s USING gone WHERE s.scope = 'agent' AND s.tenant_id = gone.tenant_id AND s.target = gone.id
+), sampling AS (
+    DELETE FROM samplings s USING gone WHERE s.tenant_id = gone.tenant_id AND s.agent_id = gone.id
 ), rollout AS (
     UPDATE rollouts o
        SET status = 'stopped', reason = 'The agent was deleted.', ended_at = now(), updated_at = now(),

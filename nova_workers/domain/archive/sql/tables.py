@@ -164,6 +164,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "run_lists": "belong to keys of this fleet",
     "datasets": "`nova datasets export` writes one",
     "dataset_examples": "with their dataset",
+    "samplings": "`nova sampling set` begins one",
+    "run_samples": "their judge ran on this fleet",
     "evaluations": "their runs are gone with their ephemeral threads",
     "evaluation_trials": "with their evaluation",
     "evaluation_judgements": "with their evaluation",

@@ -28,6 +28,7 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "audit_recorded": "audit.recorded",
     "feedback_given": "feedback.given",
     "rollout_changed": "rollout.changed",
+    "score_drifted": "score.drifted",
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor
-from typing import Any, Final
+from typing import Any
 
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import ContentBlock, JsonObject
@@ -21,20 +20,16 @@ from nova_workers.domain.judges.rules.asking import (
     judge_spec,
     pair_message,
     passes,
-    read_opinion,
+    read_run,
     score_message,
 )
+from nova_workers.domain.judges.rules.budgets import room_in_budget
 from nova_workers.domain.judges.rules.calibration import RatedAnswer, calibrate
 from nova_workers.domain.judges.sql import judgements as ledger
 from nova_workers.domain.judges.sql.judgements import JudgeProgress, PendingQuestion, Question
 from nova_workers.domain.judges.sql.runs import JudgeRun, ensure_judge, find_judge, queue_judges
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.work import UnitOfWork
-
-_UNPRICED_AT_ONCE: Final = 1
-"""How many calls of a judge are open until the first has shown what one costs."""
-_ROUNDING: Final = 1e-9
-_ERROR_CHARS: Final = 300
 
 JudgesByPlace = Mapping[int, Judge]
 
@@ -122,7 +117,7 @@ async def read_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, limit: int)
     opinions: list[JsonObject] = []
     touched: dict[int, set[str]] = {}
     for row in ended:
-        opinion = _opinion(judges[row["evaluator"]], row)
+        opinion = read_run(judges[row["evaluator"]], row["status"], row["answer"], row["error"])
         if row["trial_id"] is not None:
             touched.setdefault(row["evaluator"], set()).add(row["trial_id"])
         opinions.append(
@@ -155,18 +150,6 @@ async def begin_judges(tx: UnitOfWork, evaluation: OpenEvaluation, *, most: int,
         elif (count := min(room, most - len(bells))) > 0:
             bells += await _begin(tx, evaluation, progress.evaluator, count=count, with_rated=with_rated)
     return bells
-
-
-def room_in_budget(budget_usd: float, progress: JudgeProgress) -> int:
-    """Return how many more calls may be begun, so that with those that are open they stay within the budget."""
-    if progress.mean_usd is None:
-        return _UNPRICED_AT_ONCE - progress.running
-    left = budget_usd - progress.spent_usd
-    if left <= 0:
-        return 0
-    return (
-        progress.pending if progress.mean_usd <= 0 else floor(left / progress.mean_usd + _ROUNDING) - progress.running
-    )
 
 
 async def _begin(
@@ -213,14 +196,6 @@ async def _write_verdicts(
             verdicts[found[0]["other_trial_id"]] = _verdict(judge, other, opinion.reason)
     if verdicts:
         await ledger.set_verdicts(tx.connection, evaluation.id, at, verdicts)
-
-
-def _opinion(judge: Judge, row: Row) -> Opinion:
-    if row["status"] == "succeeded":
-        return read_opinion(judge, row["answer"])
-    if row["status"] == "failed":
-        return Opinion(None, f"the judge failed: {(row['error'] or '')[:_ERROR_CHARS]}")
-    return Opinion(None, "the judge's run was canceled")
 
 
 def _message(judge: Judge, question: PendingQuestion) -> Sequence[ContentBlock]:

@@ -24,6 +24,7 @@ MAX_CONVERSATION_CHARS: Final = 20_000
 """How much of the conversation before a question the judge reads: the newest of it."""
 MAX_QUESTION_CHARS: Final = 20_000
 MAX_REASON_CHARS: Final = 2_000
+_ERROR_CHARS: Final = 300
 _MAX_TOKENS: Final = 4_096
 _TIMEOUT_S: Final = 300
 _MAX_CALLS: Final = 2
@@ -155,6 +156,22 @@ def read_opinion(judge: Judge, answer: str | None) -> Opinion:
         return Opinion(None, f"the judge gave {given.score:g}, which is not from {judge.lowest} to {judge.highest}")
     score = (given.score - judge.lowest) / (judge.highest - judge.lowest)
     return Opinion(score, f"{given.score:g} of {judge.highest}: {given.reason[:MAX_REASON_CHARS]}")
+
+
+def read_run(judge: Judge, status: str | None, answer: str | None, error: str | None) -> Opinion:
+    """Return the opinion of a run of the judge that has ended; without a score if it gave none.
+
+    Args:
+        judge: Whose form the answer has.
+        status: How the run ended; None if it is gone.
+        answer: What it answered.
+        error: Why it failed.
+    """
+    if status == "succeeded":
+        return read_opinion(judge, answer)
+    if status == "failed":
+        return Opinion(None, f"the judge failed: {(error or '')[:_ERROR_CHARS]}")
+    return Opinion(None, "the judge's run was canceled")
 
 
 def passes(judge: Judge, score: float) -> bool:

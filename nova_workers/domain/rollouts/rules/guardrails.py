@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Final, Literal
 
-from nova_workers.domain.rollouts.rules.two_samples import larger_values, more_failures
+from nova_workers.base.two_samples import larger_values, more_failures
 
 Measure = Literal["failure", "cost", "latency", "feedback", "judge"]
 """What a guardrail watches: failed runs, dollars and seconds of a run, scores that people gave, scores of a judge."""

@@ -82,6 +82,7 @@ SWEPT: Final = (
     "leases",
     "channel_pairings",
     "run_lists",
+    "samplings",
     "evaluation_judgements",
     "evaluation_trials",
     "evaluations",

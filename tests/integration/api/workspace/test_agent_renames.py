@@ -29,7 +29,7 @@ OWN = {
     ("upkeep_cursors", "target"),
 }
 """Columns that `begin_rename` changes."""
-NOT_AGENTS = {(table, "created_by") for table in ("orchestration_configs", "threads", "evaluations")}
+NOT_AGENTS = {(table, "created_by") for table in ("orchestration_configs", "threads", "evaluations", "samplings")}
 """Columns with the name of such a column and other values."""
 _AUTHORS = {"created_by", "updated_by", "actor", "renamed_to", "renamed_from"}
 _TARGETS = {("switches", "target"), ("upkeep_cursors", "target")}

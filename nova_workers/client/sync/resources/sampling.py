@@ -1,0 +1,24 @@
+# Generated from nova_workers/client/resources/sampling.py by `make format`: change that file instead.
+"""The client's calls of ``/v1/agents/{agent_id}/sampling``."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.http.sampling import SamplingPut, SamplingView
+
+
+class Sampling:
+    """``/v1/agents/{agent_id}/sampling``: a share of the live runs of an agent is judged."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(self, agent_id: str, sampling: SamplingPut) -> SamplingView:
+        """Let a share of the live runs of an agent be judged, or change how."""
+        return self._transport.fetch(SamplingView, "PUT", f"/v1/agents/{agent_id}/sampling", body=sampling)
+
+    def get(self, agent_id: str) -> SamplingView:
+        """Return the sampling of an agent, with its scores over the last 30 days."""
+        return self._transport.fetch(SamplingView, "GET", f"/v1/agents/{agent_id}/sampling")
+
+    def delete(self, agent_id: str) -> None:
+        """Judge no more live runs of an agent. Its scores stay."""
+        self._transport.send("DELETE", f"/v1/agents/{agent_id}/sampling")
