@@ -15,7 +15,7 @@ def upgrade() -> None:
         "evaluations",
         sa.Column(
             "rollout_id",
-            sa.String(collation="C"),
+            sa.Text(collation="C"),
             comment="Whose conversations feed it, until the rollout ends",
         ),
     )
