@@ -8,6 +8,7 @@ from pydantic import StringConstraints
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.vocabulary import Rating, RunQueue, RunSource, RunStatus
 from nova_workers.contracts.bodies import Moment, OneLine
+from nova_workers.contracts.http.agents import MAX_VERSION
 from nova_workers.contracts.http.wire import MAX_METADATA_FILTERS
 from nova_workers.domain.runs.sql.filters import RunFilter
 
@@ -20,6 +21,9 @@ _Word = Annotated[OneLine, StringConstraints(min_length=1, max_length=_MAX_WORD)
 
 _Statuses = Annotated[
     list[RunStatus] | None, Query(alias="status", max_length=10, description="Only with this status; may be repeated.")
+]
+_AgentVersion = Annotated[
+    int | None, Query(ge=1, le=MAX_VERSION, description="Only those that this version of their agent executed.")
 ]
 _Queue = Annotated[RunQueue | None, Query(description="Only of this queue.")]
 _TriggerId = Annotated[_Id | None, Query(description="Only those that this trigger fired.")]
@@ -52,6 +56,7 @@ def _run_filter(
     *,
     thread_id: ThreadIdQuery = None,
     agent_id: AgentIdQuery = None,
+    agent_version: _AgentVersion = None,
     statuses: _Statuses = None,
     queue: _Queue = None,
     trigger_id: _TriggerId = None,
@@ -70,6 +75,7 @@ def _run_filter(
     return RunFilter(
         thread_id=thread_id,
         agent_id=agent_id,
+        agent_version=agent_version,
         statuses=frozenset(statuses or ()),
         queue=queue,
         trigger_id=trigger_id,
@@ -97,6 +103,7 @@ def key_of(which: RunFilter) -> tuple[object, ...]:
     return (
         which.thread_id,
         which.agent_id,
+        which.agent_version,
         sorted(which.statuses),
         which.queue,
         which.trigger_id,

@@ -23,6 +23,9 @@ class RunOptions:
     period: Annotated[
         RunPeriod | None, typer.Option(help="Only those submitted in this time until now; today is in UTC.")
     ] = None
+    agent_version: Annotated[
+        int | None, typer.Option("--version", min=1, help="Only those that this version of their agent executed.")
+    ] = None
     since: Annotated[str | None, typer.Option(help="Only those submitted then or later: 2026-05-01T09:00Z.")] = None
     until: Annotated[str | None, typer.Option(help="Only those submitted before: 2026-05-02T09:00Z.")] = None
     queue: Annotated[RunQueue | None, typer.Option(help="Only those in this queue.")] = None

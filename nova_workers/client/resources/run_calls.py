@@ -53,6 +53,7 @@ class RunCalls:
         media: bool = True,
         thread_id: str | None = None,
         agent_id: str | None = None,
+        agent_version: int | None = None,
         status: RunStatus | Sequence[RunStatus] | None = None,
         queue: RunQueue | None = None,
         trigger_id: str | None = None,
@@ -79,6 +80,7 @@ class RunCalls:
             since: Only those submitted at this time or later.
             until: Only those submitted before this time.
             source: Only those that were submitted by this.
+            agent_version: Only those that this version of their agent executed.
             channel: Only those with this `channel` in their metadata.
             tag: Only those with this word among the `tags` of their metadata.
             metadata: Only those with each of these entries, such as ``["customer=42"]``.
@@ -99,6 +101,7 @@ class RunCalls:
                 "media": None if media else False,
                 "thread_id": thread_id,
                 "agent_id": agent_id,
+                "agent_version": agent_version,
                 "status": status,
                 "queue": queue,
                 "trigger_id": trigger_id,

@@ -9,6 +9,7 @@ from nova_workers.base.vocabulary import FinishStatus, Rating
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, View
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable, storable_json
+from nova_workers.contracts.http.agents import MAX_VERSION
 from nova_workers.contracts.http.wire import PastMessage
 
 MAX_DATASETS: Final = 100
@@ -142,6 +143,8 @@ class RunSelection(Body):
 
     run_ids: Annotated[list[_Id], Field(min_length=1, max_length=MAX_FROM_RUNS)] | None = None
     agent_id: AgentId | None = None
+    agent_version: Annotated[int, Field(ge=1, le=MAX_VERSION)] | None = None
+    """Only those that this version of their agent executed."""
     thread_id: _Id | None = None
     status: FinishStatus | None = None
     since: Moment | None = None

@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.base.vocabulary import Rating, RunQueue, RunSort, RunSource, RunStatus, SortOrder
 from nova_workers.contracts.bodies import Body, Moment, OneLine, View
+from nova_workers.contracts.http.agents import MAX_VERSION
 
 MAX_RUN_LISTS: Final = 50
 """Most lists of a person."""
@@ -31,6 +32,8 @@ class RunListQuery(Body):
     status: Annotated[list[RunStatus], Field(max_length=10)] = Field(default_factory=list[RunStatus])
     text: _Word | None = None
     agent_id: _Id | None = None
+    agent_version: Annotated[int, Field(ge=1, le=MAX_VERSION)] | None = None
+    """Only those that this version of their agent executed."""
     period: RunPeriod | None = None
     """Only those submitted in this time until now: it moves, where `since` stays."""
     source: RunSource | None = None

@@ -24,6 +24,7 @@ from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAG
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Page, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.http.agents import MAX_VERSION
 from nova_workers.contracts.run_options import RunOptions, ToolChoice
 from nova_workers.contracts.waits import HoldView, WaitView
 
@@ -481,6 +482,8 @@ MAX_METADATA_FILTERS = 10
 class _RunMatch(Body):
     """Conditions that lists of runs and requests about many of them share, beside those that an index serves."""
 
+    agent_version: Annotated[int, Field(ge=1, le=MAX_VERSION)] | None = None
+    """Only those that this version of their agent executed."""
     source: RunSource | None = None
     """Only those that were submitted by this."""
     channel: OneLine | None = None

@@ -436,8 +436,10 @@ async def test_a_rollout_is_started_watched_advanced_and_stopped(
     begun = await browser.post(f"{base}/~new", data={**fields, "steps": "0%\n100%:1h", "guardrails": ["failure"]})
     address = begun.headers["location"]
     thread_id = await console.api.thread()
-    await console.api.run(thread_id)
+    run_id = await console.api.run(thread_id)
     await worker.play(thread_id)
+    await http.post(f"/v1/runs/{run_id}/feedback", json={"score": 1})
+    assert "Ratings by version" in (await browser.get("/agents/nova/versions")).text
     page = (await browser.get(address)).text
     assert "100 % of the conversations now" in page
     assert "It is judged next with 10 values; there are 0." in page

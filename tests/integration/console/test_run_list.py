@@ -120,9 +120,10 @@ async def test_the_list_is_sorted_by_its_headings_and_says_how_in_its_address(
 async def test_a_list_is_saved_as_a_tab_with_its_filters_and_order(
     console: Console, browser: httpx2.AsyncClient
 ) -> None:
-    address = "/runs?status=failed&agent=nova&period=week&sort=cost"
+    address = "/runs?status=failed&agent=nova&version=2&period=week&sort=cost"
     assert "Save as a tab" in (await browser.get(address)).text
-    fields = {"status": "failed", "agent": "nova", "period": "week", "sort": "cost", "name": "Dear failures"}
+    fields = {"status": "failed", "agent": "nova", "version": "2", "period": "week", "sort": "cost"}
+    fields["name"] = "Dear failures"
     saved = await browser.post("/runs/lists", data=fields)
     assert saved.headers["location"] == address
     page = (await browser.get("/runs")).text

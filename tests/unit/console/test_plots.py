@@ -1,4 +1,4 @@
-"""Plots of Home: in all, and by agent or model."""
+"""Plots: of Home in all, and by agent or model; of feedback by version."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from nova_workers.console.drawing.charts import Series, lines
+from nova_workers.console.drawing.feedback import plots_of as plots_of_feedback
 from nova_workers.console.pages.home.plots import plots_by_key, plots_of_all
+from nova_workers.contracts.http.feedback import FeedbackFigures, FeedbackReport
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityGrouping, ActivityView, Spread
 
 _BEGIN = datetime(2026, 11, 22, 23, tzinfo=UTC)
@@ -75,3 +77,22 @@ def test_a_line_has_gaps_and_escapes_its_names() -> None:
     assert "<b>" not in svg
     assert "<i>" not in svg
     assert 'aria-label="Time, at most 4 s"' in svg
+
+
+def test_feedback_is_drawn_by_version_the_oldest_first() -> None:
+    def figures(version: int | None, name: str, up: int, down: int, score: float | None) -> FeedbackFigures:
+        return FeedbackFigures(
+            agent_version=version, name=name, count=up + down, up=up, down=down, mean_score=score
+        )  # fmt: skip
+
+    known = [
+        figures(8, "rating", 6, 2, 0.5), figures(7, "rating", 1, 3, -0.5), figures(8, "tone", 1, 0, 1.0),
+        figures(8, "topic", 0, 0, None), figures(None, "rating", 9, 9, 0.0),
+    ]  # fmt: skip
+    ratings, scores = plots_of_feedback(FeedbackReport(agent_id="nova", since=_BEGIN, figures=known))
+    assert ratings.legend == [("good", "rated up", "7"), ("bad", "rated down", "5")]
+    assert "<title>v7: 3 down, 1 up</title>" in ratings.svg
+    assert ratings.svg.index(">v7</text>") < ratings.svg.index(">v8</text>")
+    assert 'href="/runs?agent=nova&amp;version=8"' in ratings.svg
+    assert scores.legend == [("c0", "rating", "+0.50"), ("c1", "tone", "+1.00")]
+    assert plots_of_feedback(FeedbackReport(agent_id="nova", since=_BEGIN, figures=[known[-1]])) == []

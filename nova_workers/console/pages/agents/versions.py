@@ -9,6 +9,7 @@ from nova_workers.base.errors import InvalidInput
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import Done, act
 from nova_workers.console.diffs import field_diffs
+from nova_workers.console.drawing.feedback import plots_of
 from nova_workers.console.forms import read_form
 from nova_workers.console.paging import cursor_of, pager
 from nova_workers.console.rendering import render
@@ -42,6 +43,7 @@ async def show_list(request: Request) -> Response:
         versions=page.items,
         changes=changes,
         ratings={} if report is None else {one.agent_version: one for one in report.figures if one.name == RATING},
+        plots=[] if report is None else plots_of(report),
         pager=pager(request, page),
     )
 

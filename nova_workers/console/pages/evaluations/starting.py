@@ -65,7 +65,7 @@ async def _page(request: Request, form: Form, estimate: EvaluationStarted | None
         status=422 if form.problem else 200,
         form=form,
         agents=agents,
-        datasets=[(one.name, f"{one.name} ({one.examples:,} examples)") for one in datasets.items],
+        datasets=[(one.name, f"{one.name}, examples: {one.examples:,}") for one in datasets.items],
         plain=_PLAIN,
         estimate=estimate,
     )

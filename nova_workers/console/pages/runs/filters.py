@@ -43,6 +43,8 @@ class RunQuery:
     statuses: tuple[RunStatus, ...] = ()
     text: str | None = None
     agent: str | None = None
+    version: int | None = None
+    """Of their agent, which executed them."""
     period: RunPeriod | None = None
     source: RunSource | None = None
     trigger: str | None = None
@@ -80,6 +82,7 @@ class RunQuery:
             statuses=cast(tuple[RunStatus, ...], tuple(status for status in given.getlist("status") if status)),
             text=text("text"),
             agent=text("agent"),
+            version=_read_version(text("version")),
             period=cast(RunPeriod | None, text("period")),
             source=cast(RunSource | None, text("source")),
             trigger=text("trigger"),
@@ -100,7 +103,17 @@ class RunQuery:
     @property
     def folded(self) -> int:
         """How many of the filters are set that the page folds."""
-        folded = (self.source, self.trigger, self.channel, self.tag, self.metadata, self.cost, self.rated, self.queue)
+        folded = (
+            self.version,
+            self.source,
+            self.trigger,
+            self.channel,
+            self.tag,
+            self.metadata,
+            self.cost,
+            self.rated,
+            self.queue,
+        )
         return sum(one is not None for one in (*folded, self.thread, self.parent, self.since, self.until))
 
     @property
@@ -129,6 +142,7 @@ class RunQuery:
             statuses=tuple(query.status),
             text=query.text,
             agent=query.agent_id,
+            version=query.agent_version,
             period=query.period,
             source=query.source,
             trigger=query.trigger_id,
@@ -152,6 +166,7 @@ class RunQuery:
             "status": list(self.statuses),
             "text": self.text,
             "agent_id": self.agent,
+            "agent_version": self.version,
             "period": self.period,
             "source": self.source,
             "trigger_id": self.trigger,
@@ -174,6 +189,7 @@ class RunQuery:
         named = {
             "text": self.text,
             "agent": self.agent,
+            "version": None if self.version is None else str(self.version),
             "period": self.period,
             "source": self.source,
             "trigger": self.trigger,
@@ -201,6 +217,7 @@ class RunQuery:
         return await client.runs.list(
             thread_id=self.thread,
             agent_id=self.agent,
+            agent_version=self.version,
             status=self.statuses or None,
             queue=self.queue,
             trigger_id=self.trigger,
@@ -227,6 +244,7 @@ class RunQuery:
         fields: dict[str, object] = {
             "thread_id": self.thread,
             "agent_id": self.agent,
+            "agent_version": self.version,
             "queue": self.queue,
             "trigger_id": self.trigger,
             "parent_run_id": self.parent,
@@ -254,6 +272,14 @@ def read_moment(name: str, text: str | None) -> datetime | None:
         raise InvalidInput(
             f"{text!r} is not a time, such as 2026-11-23T09:30 (UTC).", field=name, status=422
         ) from error
+
+
+def _read_version(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InvalidInput(f"{text!r} is no version, such as 8.", field="version", status=422)
+    return int(text)
 
 
 def _read_cost(text: str | None) -> float | None:

@@ -185,6 +185,7 @@ def _filter(selection: RunSelection) -> RunFilter:
     which = RunFilter(
         thread_id=selection.thread_id,
         agent_id=selection.agent_id,
+        agent_version=selection.agent_version,
         statuses=_ENDED if selection.status is None else frozenset({selection.status}),
         since=selection.since,
         until=selection.until,

@@ -47,6 +47,7 @@ _INDEXED = {
     "run_ids": "r.id = ANY(:run_ids::text[])",
 }
 _SCANNED = {
+    "agent_version": "r.agent_version = :agent_version",
     "queue": "r.queue = :queue",
     "source": "r.source = :source",
     "channel": "r.meta ->> 'channel' = :channel",
@@ -72,6 +73,8 @@ class RunFilter:
 
     thread_id: str | None = None
     agent_id: str | None = None
+    agent_version: int | None = None
+    """Executed by this version of their agent."""
     statuses: frozenset[RunStatus] = frozenset()
     """Any of these; empty does not filter."""
     queue: str | None = None
@@ -140,6 +143,7 @@ def conditions_of(which: RunFilter, *, before: str | None = None, after: str | N
         "after": after,
         "thread_id": which.thread_id,
         "agent_id": which.agent_id,
+        "agent_version": which.agent_version,
         "queue": which.queue,
         "source": which.source,
         "channel": which.channel,

@@ -21,15 +21,15 @@ from tests.requirements import proves
 
 _RUN = """
 WITH run AS (
-    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, status, attempt, source, meta, result_text,
-                      error_kind, error_message, created_at, started_at, finished_at, stop_reason)
-    SELECT each.id, :tenant_id, :thread_id, 'nova', each.seq, each.content, each.status, 1, each.source, each.meta,
-           each.text, each.error_kind, each.error, now() - each.age_s * interval '1 second',
+    INSERT INTO runs (id, tenant_id, thread_id, agent_id, agent_version, seq, content, status, attempt, source, meta,
+                      result_text, error_kind, error_message, created_at, started_at, finished_at, stop_reason)
+    SELECT each.id, :tenant_id, :thread_id, 'nova', each.version, each.seq, each.content, each.status, 1, each.source,
+           each.meta, each.text, each.error_kind, each.error, now() - each.age_s * interval '1 second',
            now() - (each.age_s - each.queued_s) * interval '1 second',
            now() - (each.age_s - each.queued_s - each.took_s) * interval '1 second', each.stop_reason
       FROM jsonb_to_recordset(:runs::jsonb) AS each
-           (id text, seq bigint, content jsonb, status text, source text, meta jsonb, text text, error_kind text,
-            error text, age_s float8, queued_s float8, took_s float8, stop_reason text)
+           (id text, version int, seq bigint, content jsonb, status text, source text, meta jsonb, text text,
+            error_kind text, error text, age_s float8, queued_s float8, took_s float8, stop_reason text)
 )
 INSERT INTO usage (id, run_id, tenant_id, thread_id, agent_id, input_tokens, output_tokens, cost_usd)
 SELECT 'usg_' || each.id, each.id, :tenant_id, :thread_id, 'nova', each.tokens, 1, each.cost_usd
@@ -40,9 +40,9 @@ SELECT 'usg_' || each.id, each.id, :tenant_id, :thread_id, 'nova', each.tokens, 
 
 def _ended(id_: str, seq: int, **fields: Any) -> dict[str, Any]:
     return {
-        "id": id_, "seq": seq, "content": [{"type": "text", "text": f"Message {seq}"}], "status": "succeeded",
-        "source": "api", "meta": {}, "text": "Done.", "age_s": 1_000, "queued_s": 0, "took_s": 1, "tokens": 10,
-        "cost_usd": 0.1, "stop_reason": "end_turn", **fields,
+        "id": id_, "version": 1, "seq": seq, "content": [{"type": "text", "text": f"Message {seq}"}],
+        "status": "succeeded", "source": "api", "meta": {}, "text": "Done.", "age_s": 1_000, "queued_s": 0, "took_s": 1,
+        "tokens": 10, "cost_usd": 0.1, "stop_reason": "end_turn", **fields,
     }  # fmt: skip
 
 
@@ -51,7 +51,10 @@ async def runs(api: Api, database: Database) -> None:
     """Four ended runs, and their values in an order of its own each."""
     ended = [
         _ended("run_a", 11, cost_usd=0.5, tokens=7, took_s=30, queued_s=5, meta={"channel": "telegram", "to": "42"}),
-        _ended("run_b", 12, cost_usd=2.25, tokens=900, took_s=2, queued_s=60, meta={"tags": ["invoice", "eu"], "n": 7}),
+        _ended(
+            "run_b", 12, version=2, cost_usd=2.25, tokens=900, took_s=2, queued_s=60,
+            meta={"tags": ["invoice", "eu"], "n": 7},
+        ),
         _ended("run_c", 13, cost_usd=None, tokens=80, took_s=9, queued_s=1, source="trigger", text="It is 100% sure."),
         _ended(
             "run_d", 14, tokens=None, took_s=300, queued_s=20, status="failed", stop_reason="error", text=None,
@@ -69,6 +72,7 @@ def _ids(page: RunPage) -> list[str]:
 async def test_runs_are_filtered_by_what_has_no_index(api: Api, runs: None) -> None:
     cases: Sequence[tuple[dict[str, Any], list[str]]] = (
         ({"source": "trigger"}, ["run_c"]),
+        ({"agent_version": 2}, ["run_b"]),
         ({"channel": "telegram"}, ["run_a"]),
         ({"tag": "eu"}, ["run_b"]),
         ({"metadata": ["n=7"]}, ["run_b"]),
@@ -92,7 +96,14 @@ async def test_runs_are_filtered_by_what_has_no_index(api: Api, runs: None) -> N
         assert (await nova.runs.retry_many(BulkRetry(text="return", dry_run=True))).retried == 1
         assert (await nova.runs.retry_many(BulkRetry(channel="telegram", dry_run=True))).retried == 0
         assert (await nova.runs.retry_many(BulkRetry(rated="down", dry_run=True))).retried == 0
-    wrong = ({"metadata": "n"}, {"min_cost_usd": "-1"}, {"min_cost_usd": "nan"}, {"text": ""}, {"source": "mail"})
+    wrong = (
+        {"metadata": "n"},
+        {"min_cost_usd": "-1"},
+        {"min_cost_usd": "nan"},
+        {"text": ""},
+        {"source": "mail"},
+        {"agent_version": 0},
+    )
     for query in (*wrong, {"sort": "price"}, {"order": "up"}, {"tag": "a\x00"}):
         assert (await api.http.get("/v1/runs", params=query)).status_code == 422, query
 
