@@ -31,9 +31,13 @@ demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a
 up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
-# Side by side: the type checker computes on one core, and tests wait.
-test: $(DEV) $(DOCS) aimock programs kubernetes ## Everything that `check` does, and all tests against real servers
+# Side by side: downloads wait for the network, and tests for processes, while the type checker computes on one core.
+test: ## Everything that `check` does, and all tests against real servers
+	@$(MAKE) --no-print-directory -j5 ready
 	@$(MAKE) --no-print-directory -j2 check suite
+
+.PHONY: ready
+ready: $(DEV) $(DOCS) aimock programs kubernetes
 
 suite: $(DEV)
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench and not long"
