@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,17 +15,26 @@ from redis.asyncio import Redis
 from nova_workers.base.clock import SystemClock
 from nova_workers.contracts.events import Token
 from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvents
+from tests.bench.figures import percentile
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 from tests.bench.machine import pss_mb
+from tests.support.waiting import until
 
 _OPENING = 50
 """Streams that are opened at once."""
 _TIMEOUT_S = 300.0
 _TO_ALL = 5
+_FLOWING = 100
+"""One of so many streams has tokens."""
+_TOKENS_PER_S = 25.0
+"""On a stream: a model's deltas at 60 to 80 tokens a second come in about this many pieces."""
+_FLOWS = 3
+_STAMPS = re.compile(rb'"text":"(\d{10,})"')
 
 _ONE = Operation("an event to its client, all other streams silent")
 _ALL = Operation("an event for each stream at once, time for each")
+_FLOW = Operation(f"a token to its client, p99, while tokens flow on each {_FLOWING}th stream")
 _GET = Operation("GET /v1/runs/{id} meanwhile")
 _MEMORY = Operation("memory of the API process for each stream", unit="KB")
 
@@ -56,6 +66,7 @@ async def measure_streams(ground: Ground, sizes: Sequence[int]) -> AsyncGenerato
             to_one = partial(_send_to_one, audience, chance)
             yield Cost.of(_ONE, size, await repeated(to_one, ground.repeats))
             yield Cost.of(_ALL, size, [await audience.send_to_all() / size for _ in range(_TO_ALL)])
+            yield Cost.of(_FLOW, size, [await audience.flow(chance, ground.repeats) for _ in range(_FLOWS)])
             yield Cost.of(_GET, size, await repeated(ground.get("/v1/runs/run_stream0"), ground.repeats))
             each_kb = (pss_mb(ground.api_pid) - idle_mb) * 1000 / size
             yield Cost(_MEMORY, size, each_kb, each_kb)
@@ -75,6 +86,7 @@ class _Audience:
         self._sources: list[RunEvents] = []
         self._requests: list[asyncio.Task[object]] = []
         self._awaited: dict[int, asyncio.Future[float]] = {}
+        self._flowed_s: list[float] = []
 
     @classmethod
     @asynccontextmanager
@@ -111,6 +123,28 @@ class _Audience:
         """Send an event on each stream at once; return the seconds until the last client had its own."""
         return await self._send(range(len(self)))
 
+    async def flow(self, chance: random.Random, tokens: int) -> float:
+        """Send tokens on a part of the streams, at a model's pace; return the p99 of the seconds to their clients.
+
+        Args:
+            chance: Chooses the streams.
+            tokens: On each of them.
+        """
+        numbers = chance.sample(range(len(self)), max(1, len(self) // _FLOWING))
+        self._flowed_s.clear()
+        async with asyncio.timeout(_TIMEOUT_S), asyncio.TaskGroup() as group:
+            for number in numbers:
+                group.create_task(self._emit(number, tokens, chance.random() / _TOKENS_PER_S))
+        await until(lambda: len(self._flowed_s) == len(numbers) * tokens, timeout_s=_TIMEOUT_S)
+        return percentile(self._flowed_s, 0.99)
+
+    async def _emit(self, number: int, tokens: int, phase_s: float) -> None:
+        # Not all at the same instant: real turns are not synchronous.
+        await asyncio.sleep(phase_s)
+        for _ in range(tokens):
+            self._sources[number].emit(Token(text=f"{time.monotonic_ns()}"))
+            await asyncio.sleep(1 / _TOKENS_PER_S)
+
     async def _send(self, numbers: Sequence[int]) -> float:
         loop = asyncio.get_running_loop()
         awaited = [loop.create_future() for _ in numbers]
@@ -123,6 +157,8 @@ class _Audience:
 
     async def _follow(self, number: int) -> object:
         def see(piece: bytes, arrived_s: float) -> None:
+            now_ns = time.monotonic_ns()
+            self._flowed_s.extend((now_ns - int(stamp)) / 1e9 for stamp in _STAMPS.findall(piece))
             awaited = self._awaited.get(number)
             if awaited is not None and not awaited.done() and b"event: token" in piece:
                 awaited.set_result(arrived_s)
