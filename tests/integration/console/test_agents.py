@@ -427,13 +427,18 @@ async def test_a_rollout_is_started_watched_advanced_and_stopped(
     http, base = console.api.http, "/agents/nova/rollouts"
     assert "nova rollout start nova" in (await browser.get(base)).text
     assert "There is no other version" in (await browser.get(f"{base}/~new")).text
-    await http.post("/v1/agents/nova/versions", json={"model": "candidate"})
+    spec = (await http.get("/v1/agents/nova")).json()["spec"]
+    text = orjson.dumps({**spec, "model": "candidate"}).decode()
+    saved = await browser.post("/agents/nova/json", data={"text": text, "version": "1", "release": "no"})
+    assert "No conversation uses it until it is rolled out." in (await browser.get(saved.headers["location"])).text
     fields = fields_of((await browser.get(f"{base}/~new", params={"version": "2"})).text, "rollout")
     assert fields["version"] == ["2"]
     assert fields["steps"][0].startswith("1%:1h\n10%:6h\n")
     wrong = await browser.post(f"{base}/~new", data={**fields, "steps": "ten"})
+    shadow = {"shadow_percent": "10", "shadow_budget_usd": "2"}
     assert (wrong.status_code, "&#39;ten&#39; is no step" in wrong.text) == (422, True)
-    begun = await browser.post(f"{base}/~new", data={**fields, "steps": "0%\n100%:1h", "guardrails": ["failure"]})
+    fields |= {"steps": ["0%\n100%:1h"], "guardrails": ["failure"]}
+    begun = await browser.post(f"{base}/~new", data={**fields, **shadow})
     address = begun.headers["location"]
     thread_id = await console.api.thread()
     run_id = await console.api.run(thread_id)
@@ -444,6 +449,7 @@ async def test_a_rollout_is_started_watched_advanced_and_stopped(
     assert "100 % of the conversations now" in page
     assert "It is judged next with 10 values; there are 0." in page
     assert 'data-stream="/changes?of=rollout' in page
+    assert re.search(r'10 % of the turns, up to \$2.00: <a href="/evaluations/evl_', page)
     assert re.search(r"Runs that ended.*version 1 <strong>1</strong>", page, re.DOTALL)
     await browser.post(f"{address}/advance", data={"step": "0"})
     assert "Make version 2 the current version?" in (await browser.get(address)).text

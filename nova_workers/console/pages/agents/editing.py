@@ -26,7 +26,7 @@ from nova_workers.console.pages.agents.prompting import shown_prompt
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
 from nova_workers.console.state import client_of
-from nova_workers.contracts.http.wire import AgentCreate, AgentReplace, AgentView
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 MAX_FIELDS = 20_000
 """A configuration at all its limits has some thousand fields."""
@@ -114,10 +114,11 @@ async def save(request: Request) -> Response:
     draft = _read_draft(form, choices)
     if draft.errors or form.given("do"):
         return await _form_page(request, agent, choices, draft)
-    written = await _write(client, agent_id, draft, merge=True)
+    release = form.given("release") != "no"
+    written = await _write(client, agent_id, draft, merge=True, release=release)
     if isinstance(written, Draft):
         return await _form_page(request, agent, choices, written)
-    return _saved(request, agent, written, f"/agents/{agent_id}")
+    return _saved(request, agent, written, f"/agents/{agent_id}", release=release)
 
 
 async def show_json(request: Request) -> Response:
@@ -139,15 +140,26 @@ async def save_json(request: Request) -> Response:
         return _json_page(request, agent, Draft({}, draft.version, problem=f"This is not JSON: {error}."), text)
     if not isinstance(value, dict):
         return _json_page(request, agent, Draft({}, draft.version, problem="This is not a JSON object."), text)
-    written = await _write(client, agent_id, Draft(cast(dict[str, object], value), draft.version), merge=False)
+    draft = Draft(cast(dict[str, object], value), draft.version)
+    release = form.given("release") != "no"
+    written = await _write(client, agent_id, draft, merge=False, release=release)
     if isinstance(written, Draft):
         return _json_page(request, agent, written, text)
-    return _saved(request, agent, written, f"/agents/{agent_id}/json")
+    return _saved(request, agent, written, f"/agents/{agent_id}/json", release=release)
 
 
-async def _write(client: NovaClient, agent_id: str, draft: Draft, *, merge: bool) -> AgentView | Draft:
-    """Return the version that was written, or the draft with what was refused. For `merge`, see `_clash`."""
+async def _write(client: NovaClient, agent_id: str, draft: Draft, *, merge: bool, release: bool) -> AgentView | Draft:
+    """Return the version that was written, or the draft with what was refused.
+
+    Args:
+        merge: See `_clash`.
+        release: Whether the version becomes the current one. Otherwise it changes nothing that another could have
+            changed meanwhile.
+    """
     try:
+        if not release:
+            whole = build(AgentReplace, draft.value)
+            return await client.agents.save_version(agent_id, build(AgentPatch, whole.model_dump()))
         return await client.agents.replace(agent_id, build(AgentReplace, draft.value), if_version=draft.version)
     except VersionMismatch:
         return await _clash(client, agent_id, draft, merge=merge)
@@ -222,7 +234,10 @@ def _json_page(request: Request, agent: AgentView, draft: Draft, text: str) -> R
     return render(request, "agents/json.html", status=status, agent=agent, draft=draft, text=text)
 
 
-def _saved(request: Request, before: AgentView, after: AgentView, path: str) -> Response:
+def _saved(request: Request, before: AgentView, after: AgentView, path: str, *, release: bool) -> Response:
+    if not release:
+        kept = f"Version {after.version} is saved. No conversation uses it until it is rolled out."
+        return see_other(request, f"/agents/{after.id}/versions", flash=kept)
     if after.version == before.version:
         return see_other(request, path, flash="Nothing was changed, so there is no new version.")
     return see_other(request, path, flash=f"Version {after.version} is saved. Runs that begin from now on use it.")

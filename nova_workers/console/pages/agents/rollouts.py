@@ -146,6 +146,9 @@ def _start_of(form: Form) -> RolloutStart:
                 if measure in _TOLERANCES
             ],
             "min_runs": form.given("min_runs") or 0,
+            "shadow": {"percent": form.given("shadow_percent"), "budget_usd": form.given("shadow_budget_usd") or 0}
+            if form.given("shadow_percent")
+            else None,
             "metadata": dict(_pair(line) for line in form.value("metadata").splitlines() if line.strip()),
         },
     )
