@@ -172,6 +172,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "evaluators.not-judged": "What an evaluator cannot know is not judged, and never passed.",
     "evaluators.python": "A function of users judges in a process of its own; what it raises is not judged.",
     "evaluators.bounded": "No rule and no answer makes an evaluator take unbounded time.",
+    "projects.gate": "An agent that does not pass its evaluation is not changed by an apply; all else is applied.",
     # rollouts
     "rollouts.story": "A worse candidate is stopped within the promised runs; a good one becomes current.",
     "rollouts.shadow": "A shadow's answers have no effect: no tool runs, nothing is delivered, no thread has them.",

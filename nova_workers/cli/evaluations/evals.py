@@ -161,7 +161,7 @@ async def run(
         session.out.record(started, lambda _: facts)
         return
     session.out.note(f"{started.id}: {started.trials:,} answers. Ctrl-C leaves it running.")
-    await _show_ended(session, await _ended(session, started.id), output)
+    await _show_ended(session, await ended_evaluation(session, started.id), output)
 
 
 @remote(app, "show")
@@ -173,10 +173,10 @@ async def show(session: Session, evaluation: EvaluationArgument, output: OutputO
 @remote(app, "wait")
 async def wait(session: Session, evaluation: EvaluationArgument, output: OutputOption = "text") -> None:
     """Wait until an evaluation has ended, and show it. Exits as nova evals run."""
-    await _show_ended(session, await _ended(session, evaluation), output)
+    await _show_ended(session, await ended_evaluation(session, evaluation), output)
 
 
-async def _ended(session: Session, evaluation_id: str) -> EvaluationView:
+async def ended_evaluation(session: Session, evaluation_id: str) -> EvaluationView:
     """Return an evaluation once it has ended. Prints one note if no answer comes for some time."""
     done, at_s, is_noted = -1, 0.0, False
     while True:

@@ -11,6 +11,7 @@ from nova_workers.base.errors import Conflict, InvalidInput, Rejected
 from nova_workers.base.vocabulary import OnDrift
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.projects.files import ProjectFiles, find_root, read_project
+from nova_workers.cli.projects.gates import HeldBack, describe_gates, evaluate_changes, refusal_of
 from nova_workers.cli.projects.pulling import pull_items
 from nova_workers.cli.projects.showing import show_plan, summary
 from nova_workers.cli.projects.starter import make_project
@@ -19,6 +20,8 @@ from nova_workers.contracts.http.projects import ProjectApply, ProjectPlan
 
 EXIT_PENDING = 4
 """`nova plan --check`: there is something to apply."""
+EXIT_HELD_BACK = 5
+"""`nova apply`: an agent was not applied, since it does not pass its evaluation."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -68,6 +71,7 @@ async def plan(
     _note_drift(session, found)
     for line in _missing_lines(found, files) if found.missing else ():
         session.out.note(line, "magenta")
+    _note_gates(session, found, files)
     if check and found.steps:
         raise typer.Exit(EXIT_PENDING)
 
@@ -85,12 +89,17 @@ async def apply(
         typer.Option("--allow-missing", help="Apply although no live worker has tools or code that agents need."),
     ] = False,
 ) -> None:
-    """Make the fleet what the project says, in one transaction: all of it, or nothing."""
+    """Make the fleet what the project says, in one transaction: all of it, or nothing.
+
+    Agents that evaluations.yaml names are evaluated before. One that does not pass stays as it is, and the exit code
+    is 5.
+    """
     files = await _read(directory)
     body = files.request(prune=prune, on_drift=_on_drift(on_drift), allow_missing=allow_missing)
     found = await send_project(session, files, body, "plan")
     if not session.out.json:
         show_plan(session.out, found)
+    _note_gates(session, found, files)
     if found.refused:
         raise Conflict(
             "Nothing was applied: the fleet has changes of its own. Take them over with `nova pull`, or decide with "
@@ -98,15 +107,16 @@ async def apply(
         )
     if found.missing and not allow_missing:
         raise Conflict("\n".join(_missing_lines(found, files)))
+    held: list[HeldBack] = []
     if found.steps:
         if not yes and not _confirmed(session):
             raise InvalidInput("Nothing was applied. Give --yes to apply without a question.")
-        body = body.model_copy(update={"expect": found.digest})
-        found = await send_project(session, files, body, "apply")
-        if not session.out.json:
-            session.out.text(summary(found))
+        found, held = await _apply(session, files, body, found)
     if session.out.json:
         session.out.document(found)
+    if held:
+        session.out.note(refusal_of(held), "red")
+        raise typer.Exit(EXIT_HELD_BACK)
 
 
 @remote(app, "pull")
@@ -130,6 +140,22 @@ async def pull(
         {"written": written},
         "\n".join(f"wrote {each}" for each in written) or "Nothing to write: the files are as the fleet is.",
     )
+
+
+async def _apply(
+    session: Session, files: ProjectFiles, body: ProjectApply, found: ProjectPlan
+) -> tuple[ProjectPlan, list[HeldBack]]:
+    """Apply a plan, without the agents that do not pass their evaluations."""
+    held = await evaluate_changes(session, found, files.gates, keeps_drift=body.on_drift == "keep")
+    if held:
+        body = body.model_copy(update={"hold": tuple(each.agent for each in held)})
+        found = await send_project(session, files, body, "plan")
+    if found.steps:
+        body = body.model_copy(update={"expect": found.digest})
+        found = await send_project(session, files, body, "apply")
+    if not session.out.json:
+        session.out.text(summary(found))
+    return found, held
 
 
 async def _read(directory: Path) -> ProjectFiles:
@@ -178,6 +204,11 @@ def _on_drift(word: str) -> OnDrift:
     if word not in {"refuse", "keep", "overwrite"}:
         raise InvalidInput(f"--on-drift: {word!r} is not 'refuse', 'keep' or 'overwrite'.")
     return cast("OnDrift", word)
+
+
+def _note_gates(session: Session, found: ProjectPlan, files: ProjectFiles) -> None:
+    for line in describe_gates(found, files.gates):
+        session.out.note(line)
 
 
 def _note_drift(session: Session, found: ProjectPlan) -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.validation import place_of, problem_of
+from nova_workers.cli.projects.gates import EVALUATIONS, AgentGate
 from nova_workers.cli.projects.marked_yaml import MarkedYaml, read_yaml
 from nova_workers.cli.workspace.skill_directories import read_skill
 from nova_workers.contracts.http.projects import (
@@ -41,6 +42,7 @@ class ProjectFiles:
     Attributes:
         root: Its folder.
         name: Of the project.
+        gates: By agent, what its changes must pass before they are applied.
         problems: Each with file and line; nothing is applied while there is one.
     """
 
@@ -49,6 +51,7 @@ class ProjectFiles:
     agents: list[ProjectAgent] = field(default_factory=list[ProjectAgent])
     skills: list[ProjectSkill] = field(default_factory=list[ProjectSkill])
     triggers: list[ProjectTrigger] = field(default_factory=list[ProjectTrigger])
+    gates: dict[str, AgentGate] = field(default_factory=dict[str, AgentGate])
     problems: list[str] = field(default_factory=list[str])
     _sources: dict[tuple[str, str], tuple[str, MarkedYaml, tuple[str, ...]]] = field(
         default_factory=dict[tuple[str, str], tuple[str, MarkedYaml, tuple[str, ...]]]
@@ -126,6 +129,9 @@ def read_project(root: Path) -> ProjectFiles:
     if (root / TRIGGERS).is_file():
         with _Noting(project):
             _read_triggers(project, root / TRIGGERS)
+    if (root / EVALUATIONS).is_file():
+        with _Noting(project):
+            _read_gates(project, root / EVALUATIONS)
     return project
 
 
@@ -197,6 +203,18 @@ def _read_triggers(project: ProjectFiles, path: Path) -> None:
                 raise InvalidInput(f"{TRIGGERS}:{marked.line_of((key,))}: {key}: a trigger is a mapping of its fields.")
             project.triggers.append(_checked(ProjectTrigger, {"key": key}, values, TRIGGERS, marked, (key,)))
             project.note("triggers", key, TRIGGERS, marked, (key,))
+
+
+def _read_gates(project: ProjectFiles, path: Path) -> None:
+    marked = read_yaml(_text(path), file=EVALUATIONS)
+    for agent_id, values in _mapping(marked, EVALUATIONS).items():
+        with _Noting(project):
+            place = f"{EVALUATIONS}:{marked.line_of((agent_id,))}: {agent_id}"
+            if not isinstance(values, dict):
+                raise InvalidInput(f"{place}: an evaluation is a mapping of its fields.")
+            if not project.has(AGENTS, agent_id):
+                raise InvalidInput(f"{place}: the project has no such agent.")
+            project.gates[agent_id] = _checked(AgentGate, {}, values, EVALUATIONS, marked, (agent_id,))
 
 
 def _checked(

@@ -59,6 +59,7 @@ class ProjectTrigger(TriggerCreate):
     on_drift=FREE,
     expect=FREE,
     allow_missing=FREE,
+    hold=FREE,
 )
 class ProjectApply(Body):
     """All that a project contains, and what to do with what differs."""
@@ -73,6 +74,8 @@ class ProjectApply(Body):
     """What happens to fields that were changed on the fleet since, and to things that were deleted there."""
     allow_missing: StrictBool = False
     """Apply although agents need tools or code in Python that no live worker has: their runs wait for one."""
+    hold: Annotated[tuple[AgentId, ...], Field(max_length=MAX_PROJECT_AGENTS)] = ()
+    """Agents that stay as they are, with their triggers, such as because an evaluation failed. A rename is done."""
     expect: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     """The digest of the plan that was read. Nothing is applied if there would be another one now."""
 

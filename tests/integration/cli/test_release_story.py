@@ -1,4 +1,4 @@
-"""`docs/releases.md`, played whole: from a complaint to a version that all conversations have."""
+"""Changes on their way to customers: `docs/releases.md`, played whole, and evaluations before an apply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, Block, blocks, commands
 from tests.support.harness.workers import Harness, Worker
-from tests.support.processes.command_line import Nova
+from tests.support.processes.command_line import Done, Nova
 
 _PAGE = ROOT / "docs" / "releases.md"
 _PROMISED_RUNS = 200
@@ -100,18 +100,21 @@ class _Story:
         block = self._commands.pop(0)
         [[program, *words]] = commands(block)
         assert (program, *words[: len(begins)]) == ("nova", *begins), block
-        given = [self._known.get(word, word) for word in words]
-        playing = asyncio.create_task(asyncio.to_thread(self._nova, *given))
-        while not playing.done():
-            await self._ticker.tick()
-            await self.harness.settle(self._worker)
-            await asyncio.wait({playing}, timeout=0.1)
-        done = playing.result()
+        done = await self.run(*[self._known.get(word, word) for word in words])
         assert done.code == 0, (block, done)
         # The fence of the command, an empty line, and the fence of its output.
         shown = self._outputs.get(block.line + block.text.count("\n") + 3)
         if shown is not None:
             _compare(shown, done.out)
+
+    async def run(self, *words: str) -> Done:
+        """Run a command, and what the fleet does meanwhile."""
+        running = asyncio.create_task(asyncio.to_thread(self._nova, *words))
+        while not running.done():
+            await self._ticker.tick()
+            await self.harness.settle(self._worker)
+            await asyncio.wait({running}, timeout=0.1)
+        return running.result()
 
     @property
     def is_over(self) -> bool:
@@ -193,3 +196,42 @@ async def test_a_complaint_becomes_a_dataset_a_fix_a_canary_that_is_stopped_and_
     [answered] = await story.ask(_NORWAY)
     run = await story.harness.run(answered)
     assert (run["agent_version"], run["result_text"]) == (3, "It costs 12 EUR.")
+
+
+@proves("projects.gate")
+async def test_an_apply_leaves_an_agent_that_does_not_pass_its_evaluation_as_it_is(
+    story: _Story, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    (project / "agents").mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[project]\nname = "story"\n')
+
+    def write(agent: str, price: int) -> None:
+        (project / "agents" / f"{agent}.md").write_text(f"---\nname: {agent}\n---\nNorway: {price} EUR.\n")
+
+    async def applied(code: int, *words: str) -> str:
+        done = await story.run("apply", "--yes", "-C", str(project), *words)
+        assert done.code == code, done
+        return done.out + done.err
+
+    async def version(agent: str) -> int:
+        return (await story.run("agents", "show", agent, "--json")).json["version"]
+
+    (project / "evaluations.yaml").write_text(
+        "shop:\n  dataset: prices\n  evaluators:\n    - {kind: contains, texts: [12 EUR]}\n"
+    )
+    write("shop", 10)
+    assert "shop is new, and made without an evaluation." in await applied(0)
+    await story.run("datasets", "create", "prices")
+    await story.run("datasets", "add", "prices", _NORWAY)
+    write("shop", 11)
+    write("clerk", 11)
+    planned = await story.run("plan", "-C", str(project))
+    assert "shop is evaluated over prices, and applied if it passes 100.0%." in planned.err
+    refused = await applied(5)
+    assert "story: 1 made; 1 unchanged." in refused
+    assert "shop was not applied: done, 1 of 1 answers; passed: 0.0%; below the threshold of 100.0%." in refused
+    assert (await version("shop"), await version("clerk")) == (1, 1)
+    write("shop", 12)
+    assert "story: 1 changed; 1 unchanged." in await applied(0)
+    assert "12 EUR" in (await story.run("agents", "show", "shop")).out

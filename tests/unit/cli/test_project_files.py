@@ -78,3 +78,30 @@ def test_a_trigger_s_texts_are_read_as_they_were_written(text: str) -> None:
     assert project.problems == []
     [trigger] = project.triggers
     assert (trigger.key, trigger.prompt) == ("1e5", prompt)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("shop: {dataset: prices, evaluators: [{kind: answered}]}", None),
+        (
+            "other: {dataset: prices, evaluators: [{kind: answered}]}",
+            "evaluations.yaml:1: other: the project has no",
+        ),
+        ("shop: prices", "evaluations.yaml:1: shop: an evaluation is a mapping"),
+        ("shop: {dataset: prices}", "evaluations.yaml:1: evaluators: "),
+        ("shop:\n  dataset: prices\n  evaluators: [{kind: number, absolute: -1}]", "evaluations.yaml:3: evaluators"),
+        ("shop: {dataset: prices, evaluators: [{kind: answered}], threshold: 2}", "evaluations.yaml:1: threshold: "),
+    ],
+)
+def test_what_an_agent_must_pass_is_checked_where_it_is_written(tmp_path: Path, line: str, problem: str | None) -> None:
+    (tmp_path / "agents").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "shop"\n')
+    (tmp_path / "agents" / "shop.md").write_text("---\nname: Shop\n---\nAnswer.\n")
+    (tmp_path / "evaluations.yaml").write_text(line)
+    project = read_project(tmp_path)
+    if problem is None:
+        assert (project.problems, project.gates["shop"].threshold) == ([], 1)
+    else:
+        [found] = project.problems
+        assert found.startswith(problem)

@@ -156,9 +156,8 @@ class _Attempt:
         labels: dict[ItemId, Label] = {(each.kind, each.name): each for each in before}
         wanted = await self._renamed(connection, wanted, labels)
         known = await read_known(connection, tenant_id, project, wanted, labels)
-        self.steps = await asyncio.to_thread(
-            plan_steps, wanted, known, on_drift=self.given.on_drift, prune=self.given.prune
-        )
+        steps = await asyncio.to_thread(plan_steps, wanted, known, on_drift=self.given.on_drift, prune=self.given.prune)
+        self.steps = [each for each in steps if not self._is_held(each)]
         changed = {(each.kind, each.name) for each in self.steps}
         self.unchanged = sum((each.kind, each.name) not in changed for each in wanted)
         await self._find_missing(connection)
@@ -181,6 +180,11 @@ class _Attempt:
             digest=digest_of(self.steps),
             applied=applied,
         )
+
+    def _is_held(self, step: Step) -> bool:
+        """Return whether a step is of an agent that stays as it is."""
+        agent = step.name if step.kind == "agent" else (step.wanted or {}).get("agent_id")
+        return agent in self.given.hold
 
     async def _find_missing(self, connection: Connection) -> None:
         written = {each.name for each in self.steps if each.kind == "agent" and each.action in _WRITES}
