@@ -56,6 +56,7 @@ COMMANDS = (
     Lazy("acp", "nova_workers.cli.acp.command", "Serve an editor on stdio: an agent of the fleet in it.", _TALK, "acp"),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
     Lazy("rollout", "nova_workers.cli.workspace.rollouts", "Roll out a version of an agent in steps.", _LOOK),
+    Lazy("sampling", "nova_workers.cli.workspace.sampling", "Judge a share of the live runs of an agent.", _LOOK),
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),
     Lazy("threads", "nova_workers.cli.records.threads", "List, read, fork and delete conversations.", _LOOK),
     Lazy("runs", "nova_workers.cli.records.runs", "List, follow, answer, edit and cancel runs.", _LOOK),

@@ -38,6 +38,7 @@ from nova_workers.client.resources.projects import Projects
 from nova_workers.client.resources.rollouts import Rollouts
 from nova_workers.client.resources.run_lists import RunLists
 from nova_workers.client.resources.runs import Runs
+from nova_workers.client.resources.sampling import Sampling
 from nova_workers.client.resources.secrets import Secrets
 from nova_workers.client.resources.skills import Skills
 from nova_workers.client.resources.tasks import Tasks
@@ -127,6 +128,7 @@ class NovaClient:
         self.archives = Archives(transport)
         self.projects = Projects(transport)
         self.rollouts = Rollouts(transport)
+        self.sampling = Sampling(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

@@ -40,6 +40,7 @@ from nova_workers.client.sync.resources.projects import Projects
 from nova_workers.client.sync.resources.rollouts import Rollouts
 from nova_workers.client.sync.resources.run_lists import RunLists
 from nova_workers.client.sync.resources.runs import Runs
+from nova_workers.client.sync.resources.sampling import Sampling
 from nova_workers.client.sync.resources.secrets import Secrets
 from nova_workers.client.sync.resources.skills import Skills
 from nova_workers.client.sync.resources.tasks import Tasks
@@ -128,6 +129,7 @@ class SyncNovaClient:
         self.archives = Archives(transport)
         self.projects = Projects(transport)
         self.rollouts = Rollouts(transport)
+        self.sampling = Sampling(transport)
         self.skills = Skills(transport)
         self.triggers = Triggers(transport)
         self.webhooks = Webhooks(transport)

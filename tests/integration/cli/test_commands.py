@@ -360,6 +360,15 @@ def test_a_version_that_is_not_current_is_rolled_out_advanced_and_stopped(nova: 
     assert "Too curt." in nova.good("rollout", "list", "rolled").out
 
 
+def test_live_runs_of_an_agent_are_sampled_until_that_is_stopped(nova: Nova) -> None:
+    options = ("--percent", "5", "--rubric", "Is it polite?", "--budget", "1", "--model", "haiku", "--json")
+    begun = nova.good("sampling", "set", "nova", *options).json
+    assert (begun["percent"], begun["judge"]["model"], begun["periods"]) == (5, "haiku", [])
+    assert "5 % of the runs that succeed" in nova.good("sampling", "show", "nova").out
+    nova.good("sampling", "stop", "nova")
+    assert nova("sampling", "show", "nova").code == 1
+
+
 def test_an_agent_is_created_from_the_output_of_show(nova: Nova) -> None:
     shown = nova.good("agents", "show", "nova", "--json").out
     copy = nova.good("agents", "create", "copy", "-f", "-", "--json", stdin=shown).json

@@ -322,6 +322,11 @@ async def test_versions_say_who_changed_what_and_are_compared_and_rolled_back(
     assert "Line two." in (await browser.get("/agents/clerk/versions/2")).text
     assert (await browser.get("/agents/clerk/versions/9")).status_code == 404
     assert (await browser.get("/agents/clerk/compare?from=x&to=2")).status_code == 422
+    judge = {"rubric": "Is it polite?", "budget_usd": 1}
+    await console.api.http.put("/v1/agents/clerk/sampling", json={"percent": 5, "judge": judge})
+    assert 'id="drift"' not in (await browser.get("/agents/clerk/versions")).text
+    await console.api.fetchval(_DRIFT, agent_id="clerk")
+    assert "the mean score was 0.90, and is 0.40" in (await browser.get("/agents/clerk/versions")).text
     back = await browser.post("/agents/clerk/rollback", data={"version": "1"})
     assert back.status_code == 303
     after = await stored(console)
@@ -378,6 +383,12 @@ async def test_calls_of_a_tried_run_are_whole_after_a_break_in_which_the_stream_
     assert "completed" in rows[0]
 
 
+_DRIFT = """
+UPDATE samplings
+   SET drift = '{"found_at": "2026-05-01T09:00:00Z", "before": 0.9, "after": 0.4, "p_value": 0, "threshold": 0.001}'
+ WHERE agent_id = :agent_id
+RETURNING agent_id
+"""
 PATHS = ("", "/json", "/versions", "/versions/1", "/compare?from=1&to=1", "/try", "/manage")
 
 

@@ -5,16 +5,20 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nova_workers.base.errors import InvalidInput
+from nova_workers.base.errors import Gone, InvalidInput, NotFound
+from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import Done, act
 from nova_workers.console.diffs import field_diffs
+from nova_workers.console.drawing.charts import Plot
 from nova_workers.console.drawing.feedback import plots_of
+from nova_workers.console.drawing.sampling import plot_of
 from nova_workers.console.forms import read_form
 from nova_workers.console.paging import cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.feedback import RATING
+from nova_workers.contracts.http.sampling import SamplingView
 from nova_workers.contracts.http.wire import AgentView
 
 _PAGE = 30
@@ -23,9 +27,10 @@ _PAGE = 30
 async def show_list(request: Request) -> Response:
     """List the versions, newest first, each with the fields that it changed."""
     client, agent_id = client_of(request), request.path_params["agent"]
-    agent, report, page = await asyncio.gather(
+    agent, report, sampling, page = await asyncio.gather(
         client.agents.get(agent_id),
         if_allowed(client.feedback.report(agent_id), None),
+        _sampling(client, agent_id),
         # One more than is shown: what the last one changed follows from the one before it.
         client.agents.versions(agent_id, limit=_PAGE, cursor=cursor_of(request)),
     )
@@ -43,7 +48,8 @@ async def show_list(request: Request) -> Response:
         versions=page.items,
         changes=changes,
         ratings={} if report is None else {one.agent_version: one for one in report.figures if one.name == RATING},
-        plots=[] if report is None else plots_of(report),
+        plots=[*([] if report is None else plots_of(report)), *_scores(sampling)],
+        sampling=sampling,
         pager=pager(request, page),
     )
 
@@ -95,6 +101,18 @@ async def roll_back(request: Request) -> Response:
         lambda: calls.rollback(agent_id, int(number)),
         lambda made: Done(f"Version {made.version} has the configuration of version {number}."),
     )
+
+
+def _scores(sampling: SamplingView | None) -> list[Plot]:
+    return [] if sampling is None or not sampling.periods else [plot_of(sampling)]
+
+
+async def _sampling(client: NovaClient, agent_id: str) -> SamplingView | None:
+    """Return the sampling of an agent; None if it has none, or the key may not read it."""
+    try:
+        return await if_allowed(client.sampling.get(agent_id), None)
+    except (NotFound, Gone):
+        return None
 
 
 def _version(request: Request, name: str) -> int:
