@@ -169,8 +169,8 @@ OpenRolloutStatus = Literal["running", "waiting"]
 RolloutStatus = Literal[OpenRolloutStatus, "promoted", "stopped"]
 """``promoted``: the candidate is the current version since. ``stopped``: it is used no more."""
 OPEN_ROLLOUTS: Final[tuple[OpenRolloutStatus, ...]] = get_args(OpenRolloutStatus)
-GuardrailMeasure = Literal["failure", "cost", "latency", "feedback"]
-"""What a guardrail watches: failed runs, dollars and seconds of a run, scores that people gave."""
+GuardrailMeasure = Literal["failure", "cost", "latency", "feedback", "judge"]
+"""What a guardrail watches: failed runs, dollars and seconds of a run, scores that people gave, scores of a judge."""
 
 # Projects
 

@@ -33,7 +33,7 @@ async def start(
     ] = None,
     guardrail: Annotated[
         list[str] | None,
-        typer.Option("--guardrail", metavar="MEASURE[:TOLERANCE]", help="failure, cost, latency or feedback."),
+        typer.Option("--guardrail", metavar="MEASURE[:TOLERANCE]", help="failure, cost, latency, feedback or judge."),
     ] = None,
     no_guardrails: Annotated[bool, typer.Option("--no-guardrails", help="Leaves stopping it to people.")] = False,
     min_runs: Annotated[int | None, typer.Option(min=0, help="Ended runs of the candidate that a step needs.")] = None,

@@ -152,5 +152,6 @@ _WORDS: Final[dict[GuardrailMeasure, tuple[Callable[[float], str | Markup], str]
     "cost": (usd, "a run"),
     "latency": (duration, "a run"),
     "feedback": (_score, "on average"),
+    "judge": ("{:.2f}".format, "on average"),
 }
 """How the mean of each measure is shown, and of what it is."""

@@ -40,7 +40,7 @@ class RolloutGuardrail(Body):
 
     measure: GuardrailMeasure
     tolerance: _Tolerance = 0
-    """How much worse it may be: of cost and latency a ratio (0.2 is 20 % more), of feedback a difference of scores."""
+    """How much worse it may be: of cost and latency a ratio (0.2 is 20 % more), of scores a difference."""
 
     @model_validator(mode="after")
     def _has_meaning(self) -> Self:
@@ -100,7 +100,7 @@ class RolloutStart(Body):
     """The candidate: any version but the current one."""
     steps: Annotated[tuple[RolloutStep, ...], Field(min_length=1, max_length=MAX_STEPS)] = STEPS
     """Their shares do not fall."""
-    guardrails: Annotated[tuple[RolloutGuardrail, ...], Field(max_length=4)] = GUARDRAILS
+    guardrails: Annotated[tuple[RolloutGuardrail, ...], Field(max_length=5)] = GUARDRAILS
     """Each measure at most once; none lets only people stop it."""
     min_runs: Annotated[int, Field(ge=0, le=1_000_000)] = 10
     """How many runs of the candidate must have ended before a step ends by itself."""

@@ -9,6 +9,7 @@ _MEASURES = {
     "cost": ("cost of a run", "{:.4f} $"),
     "latency": ("duration of a run", "{:.2f} s"),
     "feedback": ("score of a run", "{:+.2f}"),
+    "judge": ("judge's score of a run", "{:.2f}"),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, get_args
 
 from nova_workers.base.ids import id_at
 from nova_workers.base.vocabulary import GuardrailMeasure
@@ -31,6 +31,12 @@ SELECT min(f.id) AS id, f.thread_id, min(f.created_at) AS at, avg(f.score) AS fe
  WHERE f.tenant_id = :tenant_id AND f.agent_id = :agent_id AND f.id >= :first_id AND f.agent_version = :version
    AND u.rollout_id = :rollout_id AND f.score IS NOT NULL
  GROUP BY f.run_id, f.thread_id
+"""
+# Live runs that were sampled and judged, by either version.
+_JUDGED = """
+SELECT u.id, u.thread_id, s.judged_at AS at, s.score AS judge
+  FROM turns u JOIN run_samples s ON s.run_id = u.run_id
+ WHERE u.rollout_id = :rollout_id AND u.agent_version = :version AND u.tenant_id = :tenant_id AND s.score IS NOT NULL
 """
 _COUNTED = f"""
 SELECT * FROM (SELECT o.*, row_number() OVER (PARTITION BY o.thread_id ORDER BY o.id) AS place FROM ({{source}}) o) x
@@ -70,10 +76,11 @@ SELECT place, :version::int AS version, COALESCE(e.runs, 0) AS runs, COALESCE(e.
 """
 
 _COUNT = f"""
-SELECT c.*, r.*
+SELECT c.*, r.*, j.*
   FROM (SELECT count(*)::int AS failure, count(cost)::int AS cost, count(latency)::int AS latency
           FROM ({_COUNTED.format(source=_TURNS)}) t) c,
-       (SELECT count(*)::int AS feedback FROM ({_COUNTED.format(source=_SCORES)}) s) r
+       (SELECT count(*)::int AS feedback FROM ({_COUNTED.format(source=_SCORES)}) s) r,
+       (SELECT count(*)::int AS judge FROM ({_COUNTED.format(source=_JUDGED)}) s) j
 """
 
 _FIRST = """
@@ -90,16 +97,16 @@ SELECT v.at, v.{measure} AS value FROM ({counted}) v
  LIMIT :limit
 """
 _NEWEST_TURNS = f"{_TURNS} AND u.completed_at <= :until ORDER BY u.id DESC LIMIT 4 * :limit::bigint"
-_MEASURES: Final[tuple[GuardrailMeasure, ...]] = ("failure", "cost", "latency", "feedback")
+_MEASURES: Final[tuple[GuardrailMeasure, ...]] = get_args(GuardrailMeasure)
+_SOURCES: Final[dict[GuardrailMeasure, str]] = {"feedback": _SCORES, "judge": _JUDGED}
+"""What the values of a measure are read from, if not from the turns."""
 _FIRST_VALUES: Final = {
-    measure: _FIRST.format(
-        measure=measure, counted=_COUNTED.format(source=_SCORES if measure == "feedback" else _TURNS)
-    )
+    measure: _FIRST.format(measure=measure, counted=_COUNTED.format(source=_SOURCES.get(measure, _TURNS)))
     for measure in _MEASURES
 }
 _VALUES_BEFORE: Final = {
     measure: _NEWEST_BEFORE.format(
-        measure=measure, counted=_COUNTED.format(source=_SCORES if measure == "feedback" else _NEWEST_TURNS)
+        measure=measure, counted=_COUNTED.format(source=_SOURCES.get(measure, _NEWEST_TURNS))
     )
     for measure in _MEASURES
 }

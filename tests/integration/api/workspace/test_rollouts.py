@@ -26,6 +26,12 @@ _DUE = "UPDATE rollouts SET step_ends_at = now() WHERE tenant_id = :tenant_id AN
 _AUDITED = """
 SELECT array_agg(action ORDER BY id) FROM audit_events WHERE tenant_id = :tenant_id AND target_kind = 'rollout'
 """
+_SAMPLES = """
+INSERT INTO run_samples (run_id, tenant_id, agent_id, agent_version, thread_id, state, score, judged_at)
+SELECT id, tenant_id, agent_id, agent_version, thread_id, 'done', CASE agent_version WHEN 1 THEN 1 ELSE 0.25 END, now()
+  FROM runs WHERE tenant_id = :tenant_id
+RETURNING run_id
+"""
 _WEBHOOK = """
 INSERT INTO webhooks (id, tenant_id, url, secret, key_id, kinds)
 VALUES ('whk_' || :tenant_id, :tenant_id, 'https://example.com', 'secret', 'k', '{rollout_changed}') RETURNING id
@@ -110,6 +116,29 @@ async def test_a_thread_keeps_its_version_while_the_rollout_is_open_and_returns_
         "rollout.updated",
         "rollout.stopped",
     ]
+
+
+async def test_a_candidate_that_a_judge_finds_worse_is_stopped(
+    api: Api, worker: ManualWorker, database: Database
+) -> None:
+    await _start(
+        api,
+        steps=[{"percent": 0}, {"percent": 100}],
+        guardrails=[{"measure": "failure"}, {"measure": "judge", "tolerance": 0.1}],
+    )
+    for _ in range(MIN_BASELINE):
+        await _turn(api, worker, await api.thread())
+    await _post(api, "rollout/advance", 200, step=0)
+    for _ in range(min(LOOKS)):
+        await _turn(api, worker, await api.thread())
+    sweep = RolloutSweep(Work(database))
+    await sweep.sweep()
+    assert (await _report(api))["rollout"]["status"] == "running"
+    await database.fetch(_SAMPLES, tenant_id=api.tenant.id)
+    await sweep.sweep()
+    rollout = (await _report(api))["rollout"]
+    assert rollout["breach"] == IsPartialDict(measure="judge", look=10, candidate_mean=0.25, baseline_mean=1)
+    assert "judge's score of a run 0.25" in rollout["reason"]
 
 
 async def test_a_share_takes_about_as_many_threads_and_a_filter_only_those_that_match(
