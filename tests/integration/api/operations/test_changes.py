@@ -171,7 +171,7 @@ async def test_a_key_gets_what_it_may_read_of_its_own_tenant(api: Api, other_ten
             assert said(await anext(feed)) == ("task", str(task["id"]), "created")
             own = (await other.post("/v1/tasks", json={"title": "Mine", "owner_agent_id": "nova"})).json()
             assert said(await anext(theirs)) == ("task", str(own["id"]), "created")
-    assert {"runs:read", "workspace:read", "workspace", None} == set(SCOPE_OF.values())
+    assert {"runs:read", "workspace:read", "workspace", "agents:read", None} == set(SCOPE_OF.values())
 
 
 async def test_a_heartbeat_moves_the_cursor_and_ends_the_stream_of_a_revoked_key(

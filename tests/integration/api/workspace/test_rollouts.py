@@ -22,6 +22,7 @@ from tests.requirements import proves
 _EVERYWHERE = [{"percent": 100, "hours": 1}]
 _BROKEN = EngineError("model_error", "The model answered nonsense.", retryable=False)
 _VERSIONS = "SELECT array_agg(agent_version ORDER BY depth) FROM turns WHERE thread_id = :thread_id"
+_CHANGES = "SELECT array_agg(change ORDER BY id) FROM changes WHERE tenant_id = :tenant_id AND subject = 'rollout'"
 _DUE = "UPDATE rollouts SET step_ends_at = now() WHERE tenant_id = :tenant_id AND step_ends_at IS NOT NULL"
 _AUDITED = """
 SELECT array_agg(action ORDER BY id) FROM audit_events WHERE tenant_id = :tenant_id AND target_kind = 'rollout'
@@ -111,6 +112,8 @@ async def test_a_thread_keeps_its_version_while_the_rollout_is_open_and_returns_
     within = [turn["rollout_id"] for turn in sorted(turns, key=lambda turn: turn["depth"])]
     assert within == [None, *[rollout["id"]] * 3, None]
     await _post(api, "rollout/stop", 409)
+    # An open page of the rollout is read again at each.
+    assert await database.fetchval(_CHANGES, tenant_id=api.tenant.id) == ["running", "running", "stopped"]
     assert await database.fetchval(_AUDITED, tenant_id=api.tenant.id) == [
         "rollout.created",
         "rollout.updated",
