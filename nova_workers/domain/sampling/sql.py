@@ -102,7 +102,8 @@ _PROGRESS = f"""
 SELECT count(*) FILTER (WHERE s.state = 'pending')::int AS pending,
        count(*) FILTER (WHERE s.state = 'running')::int AS running,
        COALESCE(sum(s.cost_usd) FILTER (WHERE s.judged_at >= {_DAY}), 0)::float8 AS spent_usd,
-       avg(s.cost_usd)::float8 AS mean_usd
+       count(*) FILTER (WHERE s.state = 'done' AND s.judge_run_id IS NOT NULL)::int AS ended,
+       count(s.score)::int AS answered, (avg(s.cost_usd) FILTER (WHERE s.cost_usd > 0))::float8 AS mean_usd
   FROM tenants t
   JOIN run_samples s ON s.tenant_id = t.id AND s.agent_id = :agent_id
                     AND (s.state <> 'done' OR s.judged_at >= {_DAY} - interval '1 day')
@@ -181,11 +182,19 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class SamplingProgress:
-    """The samples of an agent that are open, and what today's cost."""
+    """The samples of an agent that are open, and what today's cost.
+
+    Attributes:
+        ended: How many of the judge's calls have ended since yesterday, as `answered` and `mean_usd`.
+        answered: How many of these gave a score.
+        mean_usd: The mean cost of those that cost anything; None if none did.
+    """
 
     pending: int
     running: int
     spent_usd: float
+    ended: int
+    answered: int
     mean_usd: float | None
 
 

@@ -43,7 +43,11 @@ INSERT INTO run_samples (run_id, tenant_id, agent_id, agent_version, thread_id)
 SELECT id, tenant_id, agent_id, 1, thread_id FROM made
 RETURNING run_id
 """
-_SENT = "SELECT count(*) FROM deliveries WHERE kind IN ('notification', 'score_drifted')"
+_WEBHOOK = """
+INSERT INTO webhooks (id, tenant_id, url, secret, key_id, kinds)
+VALUES ('whk_1', :tenant_id, 'https://example.com', 'secret', 'k', '{score_drifted}') RETURNING id
+"""
+_SENT = "SELECT array_agg(kind ORDER BY kind) FROM deliveries"
 
 
 @pytest.fixture
@@ -95,6 +99,7 @@ async def test_a_drift_is_sent_once(fleet: Harness) -> None:
     await fleet.submit("Where is it?", agent_id=_AGENT)
     await fleet.settle(worker)
     await _put(fleet)
+    await fleet.database.fetchval(_WEBHOOK, tenant_id=fleet.tenant_id)
     # 150 good scores and 49 bad ones; that of the run itself is the last of the window that declines.
     await fleet.database.fetch(_COPIES, agent_id=_AGENT, copies=199)
     await fleet.database.fetch(_JUDGED, agent_id=_AGENT, good=150)
@@ -103,7 +108,7 @@ async def test_a_drift_is_sent_once(fleet: Harness) -> None:
     for _ in range(3):
         await sweep.sweep()
         await fleet.settle(worker)
-    assert await fleet.database.fetchval(_SENT) == 1
+    assert await fleet.database.fetchval(_SENT) == ["notification", "score_drifted"]
     found = await _view(fleet)
     assert found.drift is not None
     assert (found.drift.before, found.drift.after < 0.05, found.reference) == (1.0, True, 50)

@@ -131,18 +131,23 @@ async def test_what_needs_no_judge_is_decided_at_once(judge: Judge, outcome: Out
 
 
 @pytest.mark.parametrize(
-    ("progress", "room"),
+    ("running", "ended", "answered", "spent_usd", "mean_usd", "room"),
     [
-        (JudgeProgress(0, pending=50, running=0, spent_usd=0.0, mean_usd=None), 1),
-        (JudgeProgress(0, pending=50, running=1, spent_usd=0.0, mean_usd=None), 0),
-        (JudgeProgress(0, pending=50, running=2, spent_usd=0.4, mean_usd=0.1), 4),
-        (JudgeProgress(0, pending=50, running=0, spent_usd=0.95, mean_usd=0.1), 0),
-        (JudgeProgress(0, pending=50, running=0, spent_usd=1.2, mean_usd=0.1), 0),
-        (JudgeProgress(0, pending=50, running=3, spent_usd=0.0, mean_usd=0.0), 50),
+        (0, 0, 0, 0.0, None, 1),
+        (1, 0, 0, 0.0, None, 0),
+        # All failed: what the next one costs is not known.
+        (2, 9, 0, 0.0, None, 3),
+        # It costs nothing.
+        (3, 9, 9, 0.0, None, 50),
+        (2, 9, 9, 0.4, 0.1, 4),
+        (0, 9, 9, 0.95, 0.1, 0),
+        (0, 9, 9, 1.2, 0.1, 0),
     ],
 )
-def test_calls_begin_only_as_far_as_the_budget_reaches(progress: JudgeProgress, room: int) -> None:
-    assert room_in_budget(1.0, progress) == room
+def test_calls_begin_only_as_far_as_the_budget_reaches(
+    *, running: int, ended: int, answered: int, spent_usd: float, mean_usd: float | None, room: int
+) -> None:
+    assert room_in_budget(1.0, JudgeProgress(0, 50, running, ended, answered, spent_usd, mean_usd)) == room
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.base.errors import Conflict, InvalidInput, NotFound, Rejected
-from nova_workers.base.vocabulary import OPEN_ROLLOUTS
+from nova_workers.base.vocabulary import OPEN_ROLLOUTS, GuardrailMeasure
 from nova_workers.client.client import NovaClient
 from nova_workers.client.resources.rollouts import Rollouts
 from nova_workers.console.actions import Done, act
@@ -21,7 +21,9 @@ from nova_workers.contracts.rollout_steps import parse_step, write_step
 
 _VERSIONS = 100
 """How many of the newest versions a rollout is chosen from."""
-_TOLERANCES: Final = {one.measure: one.tolerance for one in GUARDRAILS}
+_USUAL: Final[dict[GuardrailMeasure, float]] = {one.measure: one.tolerance for one in GUARDRAILS}
+_TOLERANCES: Final[dict[GuardrailMeasure, float]] = {**_USUAL, "judge": 0.1}
+"""The judge's score needs a sampling of the agent, so it is ticked by people."""
 
 
 async def show_list(request: Request) -> Response:
@@ -155,8 +157,8 @@ def _start_of(form: Form) -> RolloutStart:
 
 
 def _chosen(form: Form) -> tuple[str, ...]:
-    """Return the measures that are ticked; of a form that was not sent, all."""
-    return form.list("guardrails") if form.values else tuple(_TOLERANCES)
+    """Return the measures that are ticked; of a form that was not sent, the usual ones."""
+    return form.list("guardrails") if form.values else tuple(_USUAL)
 
 
 def _pair(line: str) -> tuple[str, str]:

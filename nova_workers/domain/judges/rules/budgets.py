@@ -7,18 +7,21 @@ from typing import Final
 
 from nova_workers.domain.judges.sql.judgements import JudgeProgress
 
-_UNPRICED_AT_ONCE: Final = 1
+_FIRST: Final = 1
 """How many calls of a judge are open until the first has shown what one costs."""
+_AFTER_FAILURES: Final = 5
+"""How many are open while all have failed without a cost: what the next one costs is not known either."""
 _ROUNDING: Final = 1e-9
 
 
 def room_in_budget(budget_usd: float, progress: JudgeProgress) -> int:
-    """Return how many more calls may be begun, so that with those that are open they stay within the budget."""
+    """Return how many more calls may be begun, so that with those that are open they stay within the budget.
+
+    A model that answers at no cost has no limit.
+    """
     if progress.mean_usd is None:
-        return _UNPRICED_AT_ONCE - progress.running
+        if progress.answered:
+            return progress.pending
+        return (_AFTER_FAILURES if progress.ended else _FIRST) - progress.running
     left = budget_usd - progress.spent_usd
-    if left <= 0:
-        return 0
-    if progress.mean_usd <= 0:
-        return progress.pending
-    return floor(left / progress.mean_usd + _ROUNDING) - progress.running
+    return floor(left / progress.mean_usd + _ROUNDING) - progress.running if left > 0 else 0

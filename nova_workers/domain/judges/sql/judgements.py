@@ -117,7 +117,9 @@ UPDATE evaluation_trials t SET verdicts = jsonb_set(t.verdicts, ARRAY[(:evaluato
 _PROGRESS = """
 SELECT evaluator, count(*) FILTER (WHERE state = 'pending')::int AS pending,
        count(*) FILTER (WHERE state = 'running')::int AS running,
-       COALESCE(sum(cost_usd), 0)::float8 AS spent_usd, avg(cost_usd)::float8 AS mean_usd
+       count(*) FILTER (WHERE state = 'done' AND run_id IS NOT NULL)::int AS ended, count(score)::int AS answered,
+       COALESCE(sum(cost_usd), 0)::float8 AS spent_usd,
+       (avg(cost_usd) FILTER (WHERE cost_usd > 0))::float8 AS mean_usd
   FROM evaluation_judgements
  WHERE evaluation_id = :evaluation_id
  GROUP BY evaluator
@@ -155,7 +157,7 @@ UPDATE evaluation_judgements SET state = 'done' WHERE evaluation_id = :evaluatio
 _MEAN_COST = """
 SELECT avg(x.cost_usd)::float8
   FROM (SELECT cost_usd FROM evaluation_judgements
-         WHERE tenant_id = :tenant_id AND judge_version = :judge_version AND finished_at IS NOT NULL
+         WHERE tenant_id = :tenant_id AND judge_version = :judge_version AND finished_at IS NOT NULL AND cost_usd > 0
          ORDER BY finished_at DESC
          LIMIT :counted) x
 """
@@ -200,11 +202,20 @@ class PendingQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgeProgress:
-    """How far one judge of an evaluation is, and what its answers cost."""
+    """How far one judge is, and what its answers cost.
+
+    Attributes:
+        evaluator: Its place among the evaluators.
+        ended: How many of its calls have ended.
+        answered: How many of these gave a score.
+        mean_usd: The mean cost of those that cost anything; None if none did.
+    """
 
     evaluator: int
     pending: int
     running: int
+    ended: int
+    answered: int
     spent_usd: float
     mean_usd: float | None
 

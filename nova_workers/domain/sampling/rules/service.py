@@ -7,7 +7,7 @@ process moves an agent's samples at a time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Final
 
 import structlog
@@ -154,7 +154,7 @@ class SamplingSweep:
                 tx.connection, sampling, reference_from=before[1], drift=drift if is_alert else None
             )
             if is_alert:
-                await _announce(tx, replace(sampling, drift=drift), drift)
+                await _announce(tx, sampling, drift)
             return
         await ledger.record_windows(tx.connection, sampling, full)
 
@@ -164,7 +164,7 @@ async def _begin(tx: UnitOfWork, sampling: Sampling) -> Sequence[Doorbell]:
     found = await ledger.read_progress(tx.connection, sampling.tenant_id, sampling.agent_id)
     if not found.pending:
         return ()
-    progress = JudgeProgress(0, found.pending, found.running, found.spent_usd, found.mean_usd)
+    progress = JudgeProgress(evaluator=0, **asdict(found))
     budget_usd = sampling.judge.budget_usd
     room = room_in_budget(budget_usd, progress)
     if room <= 0 and not found.running:
