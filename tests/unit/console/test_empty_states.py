@@ -10,8 +10,8 @@ from nova_workers import console
 
 _TEMPLATES = Path(console.__file__).parent / "templates"
 _CONTROLS = {"button", "link", "clear"}
-_ELSEWHERE = {"No evaluation yet", "No dataset yet", "It has not fired yet", "Nothing was sent yet"}
-"""Things that are made by commands alone, or by the button in the head of the page."""
+_ELSEWHERE = {"It has not fired yet", "Nothing was sent yet"}
+"""Lists whose control is the button in the head of the page."""
 
 
 def _without_control(source: str) -> list[str]:

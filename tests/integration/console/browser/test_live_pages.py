@@ -92,7 +92,7 @@ async def _things(client: NovaClient, worker: ManualWorker) -> dict[str, tuple[s
 
 @proves("console.live")
 async def test_more_open_pages_than_a_browser_has_connections_are_live(console: Console, page: Page) -> None:
-    pages = [page, *[await page.context.new_page() for _ in range(7)]]
+    pages = [page, *[await page.context.new_page() for _ in range(6)]]
     for each in pages:
         await each.goto("/tasks")
     async with NovaClient(console.api.url, console.api.tenant.key) as client:
