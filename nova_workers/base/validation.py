@@ -36,6 +36,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[^\s.]+(?:\.[^\s.]+)*$": "give names with dots between them, such as issue.labels.0",
     r"^wait_[0-9A-Z]{26}$": "give the id of a wait, such as wait_01JZ0000000000000000000000",
     r"^tst_[0-9A-Z]{26}$": "give the id of a step, such as tst_01JZ0000000000000000000000",
+    r"^[a-z][a-z0-9_-]{0,39}:[A-Za-z_][A-Za-z0-9_]{0,63}$": "give a project and a function of it, as in shop:polite",
     r"^https?://[^\s/]\S*$": "give an address that begins with http:// or https://, without blanks",
     r"^https?://[^/\s]+$": "give http:// or https:// and a host, without a path or a slash at the end",
 }

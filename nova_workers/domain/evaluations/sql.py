@@ -32,7 +32,10 @@ _ESTIMATED: Final = 200
 
 _OPEN = "SELECT id FROM evaluations WHERE status = 'running' ORDER BY id LIMIT 1000"
 
-_COUNT_OPEN = "SELECT count(*) FROM evaluations WHERE tenant_id = :tenant_id AND status = 'running'"
+# Without shadows: an agent has at most one, for as long as its rollout.
+_COUNT_OPEN = """
+SELECT count(*) FROM evaluations WHERE tenant_id = :tenant_id AND status = 'running' AND rollout_id IS NULL
+"""
 
 # The configurations of two versions; an agent that is being renamed has them under its new id.
 _SPECS = """
@@ -354,7 +357,7 @@ async def mean_cost_usd(connection: Connection, tenant_id: str, agent_id: str) -
 
 
 async def count_open(connection: Connection, tenant_id: str) -> int:
-    """Return how many evaluations of a tenant are running."""
+    """Return how many evaluations of a tenant are running, without shadows of rollouts."""
     return await connection.fetchval(_COUNT_OPEN, tenant_id=tenant_id)
 
 

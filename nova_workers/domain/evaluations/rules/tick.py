@@ -39,11 +39,12 @@ WINDOW: Final = 200
 """How many runs of an evaluation are open at once."""
 PER_TICK: Final = 90
 """How many runs all evaluations together begin in the period of a tick: 1,000 in 25 s."""
-_FEW: Final = 8
-"""How many answers are judged at once where that takes time: their texts are one exchange with the local model."""
+_FEW: Final = 32
+"""How many answers are judged at once where that takes time. On a busy machine the local model pauses for up to 10 s
+before each call (measured: 8 at once are 160 in 138 s)."""
 _JUDGING_S: Final = 20.0
 """After this long no further answers are judged; the next tick goes on."""
-_LEASE_S: Final = 180.0
+_LEASE_S: Final = 300.0
 """More than a few answers take: by then the process that judges them crashed."""
 _PATIENCE_S: Final = 300.0
 """An answer waits for a judge that is away for so long after its end. Then it is not judged."""

@@ -146,8 +146,10 @@ class Judges:
         if self._embedder is None:
             return ["this fleet has no embedding model"] * len(pairs)
         async with asyncio.timeout(_EMBED_S):
-            vectors = await self._embedder.embed([text for pair in pairs for text in pair])
-        return [cosine(*each) for each in zip(vectors[::2], vectors[1::2], strict=True)]
+            # Many answers have the same expected one.
+            texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+            vectors = dict(zip(texts, await self._embedder.embed(texts), strict=True))
+        return [cosine(vectors[answer], vectors[expected]) for answer, expected in pairs]
 
 
 def _answer_of(outcome: Outcome, status: Literal["succeeded", "failed"]) -> JudgedAnswer:
