@@ -10,6 +10,7 @@ from typing import get_args
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.contracts.http.datasets import DatasetCreate, ExampleGive, ExamplesAdd
 from nova_workers.contracts.http.keys import KeyCreate
 from nova_workers.contracts.http.memories import MemoryCreate
 from nova_workers.contracts.http.notes import NoteCreate
@@ -89,6 +90,10 @@ async def _workspace(tenant: NovaClient) -> list[str]:
     note = await tenant.notes.create(NoteCreate(agent_id=_AGENT, title=WORD * 2, content=_ANSWER, pinned=True))
     made = await tenant.webhooks.create(WebhookCreate(url=f"https://example.com{_PATH}", description=WORD * 3))
     await tenant.webhooks.test(made.webhook.id)
+    dataset = "long-" * 12 + "set"
+    example = ExampleGive(key="k" * 120, input=_ANSWER, expected=WORD * 3, split=WORD[:20])
+    await tenant.datasets.create(DatasetCreate(name=dataset, description=WORD * 3))
+    await tenant.datasets.add(dataset, ExamplesAdd(examples=[example]))
     trigger = await tenant.triggers.create(
         TriggerCreate(agent_id=_AGENT, kind="cron", schedule="0 9 1 * *", prompt=WORD * 3, title=WORD * 2)
     )
@@ -107,6 +112,8 @@ async def _workspace(tenant: NovaClient) -> list[str]:
         f"/notes/{note.id}/edit",
         f"/skills/{'long-' * 11}skill",
         f"/webhooks/{made.webhook.id}",
+        f"/datasets/{dataset}",
+        f"/evaluations/~new?dataset={dataset}",
         f"/triggers/{trigger.id}",
         f"/triggers/{trigger.id}/edit",
         f"/tasks/{task.id}",

@@ -56,7 +56,7 @@ async def test_an_agent_is_configured_and_tried_on_one_page(page: Page, nova: Si
     assert await page.evaluate("window.untouched") is True
     await page.locator("#section-prompt > summary").click()
     await expect(title).to_have_value("Minutes")
-    await page.get_by_role("button", name="Save as version 3").click()
+    await page.get_by_role("button", name="Save as a new version").click()
     await expect(page.get_by_text("Version 3 is saved")).to_be_visible()
     saved = await nova.fleet.agents.get("clerk")
     assert [duty.title for duty in saved.spec.responsibilities] == ["Minutes"]
