@@ -1,8 +1,8 @@
 """Whether the scores of an agent have changed: two windows that do not overlap, compared once. Pure.
 
 The first `REFERENCE` scores are the reference. Each `WINDOW` of scores after them is compared with it by its ranks
-(Mann and Whitney) once, when it is full, so that a result does not depend on how often it is looked at. At `ERROR` on
-each side, an agent that does not change has one false alert in a thousand windows: in 50,000 judged runs.
+(Mann and Whitney) once, when it is full, so that a result does not depend on how often it is looked at. An agent that
+does not change has at most one false alert in a thousand windows: in 50,000 judged runs.
 
 A window that differs begins a new reference: the same drift is found once, a further one again. Since the reference
 stays until then, a slow decline is found, too.
@@ -18,8 +18,9 @@ from nova_workers.base.two_samples import larger_values
 
 REFERENCE: Final = 100
 WINDOW: Final = 50
-ERROR: Final = 0.001
-"""The probability that a window of unchanged scores seems lower, and the same that it seems higher."""
+ERROR: Final = 0.0005
+"""The probability of the test on each side. Its normal approximation is too small by up to a third for scores that are
+mostly the best: of 12,000 simulated windows each, at most 0.06 % seem lower (measured with six distributions)."""
 
 
 @dataclass(frozen=True, slots=True)
