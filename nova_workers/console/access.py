@@ -7,7 +7,7 @@ from nova_workers.base.errors import Forbidden, Gone, NotFound
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 from nova_workers.console.formats import brief
-from nova_workers.console.names import label_of
+from nova_workers.console.names import labelled
 from nova_workers.contracts.content import text_of
 
 T = TypeVar("T")
@@ -60,4 +60,4 @@ async def model_choices(client: NovaClient) -> list[str]:
 
 
 async def _agents(client: NovaClient) -> list[tuple[str, str]]:
-    return [(agent.id, label_of(agent.id, agent.spec.name)) async for agent in iterate(client.agents.list, limit=_PAGE)]
+    return labelled([(agent.id, agent.spec.name) async for agent in iterate(client.agents.list, limit=_PAGE)])

@@ -6,7 +6,8 @@ templates, since macros, which streams render as well, have no request.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -68,12 +69,13 @@ def known_agents(chosen: str | None) -> list[tuple[str, str]] | None:
     agents = _current.get().agents
     if not agents or len(agents) >= _LISTED or (chosen and chosen not in agents):
         return None
-    return [(id_, label_of(id_, name)) for id_, name in agents.items()]
+    return labelled(list(agents.items()))
 
 
-def label_of(agent_id: str, name: str) -> str:
-    """Return an agent's name, and its id where that is another: names are not unique."""
-    return agent_id if name == agent_id else f"{name} ({agent_id})"
+def labelled(agents: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return agents, given as ids and names, with their labels: the name, and the id where several have that name."""
+    named = Counter(name.casefold() for _, name in agents)
+    return [(id_, name if named[name.casefold()] == 1 else f"{name} ({id_})") for id_, name in agents]
 
 
 def _open_of(path: str) -> int | None:

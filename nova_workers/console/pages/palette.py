@@ -56,7 +56,8 @@ async def find(request: Request) -> Response:
     agents, threads, runs = await asyncio.gather(
         agent_choices(client), _threads(client, words), _runs(client, words, since)
     )
-    named = [Found(label, "agent", f"/agents/{id_}") for id_, label in agents or () if words in label.casefold()]
+    fit = ((id_, label) for id_, label in agents or () if words in label.casefold() or words in id_.casefold())
+    named = [Found(label, "agent", f"/agents/{id_}") for id_, label in fit]
     return JSONResponse([found._asdict() for found in (*actions, *named[:_MOST], *threads, *runs)])
 
 

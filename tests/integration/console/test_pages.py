@@ -104,7 +104,7 @@ async def test_the_palette_finds_actions_agents_conversations_and_runs(
     run = await console.api.run(thread, "what is new about nova?")
     found = (await browser.get("/palette", params={"q": "NOVA"})).json()
     assert [(each["title"], each["note"], each["href"]) for each in found] == [
-        ("Nova (nova)", "agent", "/agents/nova"),
+        ("Nova", "agent", "/agents/nova"),
         ("A new Nova plan", "conversation", f"/chat/{thread}"),
         ("what is new about nova?", "run, queued", f"/runs/{run}"),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.console.names import agent_mark
+from nova_workers.console.names import agent_mark, labelled
 
 
 def test_a_mark_has_the_colour_of_the_id_and_the_initial_of_the_name() -> None:
@@ -13,3 +13,8 @@ def test_a_mark_has_the_colour_of_the_id_and_the_initial_of_the_name() -> None:
 def test_a_name_is_text_whatever_it_holds() -> None:
     assert agent_mark("x", '"<b>').endswith('data-initial="B">&#34;&lt;b&gt;</span>')
     assert 'data-initial="?"' in agent_mark("x", "…")
+
+
+def test_agents_have_their_names_for_labels_and_ids_where_these_are_the_same() -> None:
+    agents = [("nova", "Nova"), ("clerk", "Clerk"), ("other", "clerk")]
+    assert labelled(agents) == [("nova", "Nova"), ("clerk", "Clerk (clerk)"), ("other", "clerk (other)")]
