@@ -178,7 +178,7 @@ async def test_a_complaint_becomes_a_dataset_a_fix_a_canary_that_is_stopped_and_
     await story.play("rollout", "start")
     while await story.status() == "running":
         assert await story.candidates(2) <= _PROMISED_RUNS
-        await story.ask(*[_NORWAY, _RETURN] * (_AT_ONCE // 2))
+        await story.ask(*[_NORWAY, _RETURN, _RETURN, _RETURN] * (_AT_ONCE // 4))
     assert await story.candidates(2) <= _PROMISED_RUNS
     await story.play("rollout", "status")
 

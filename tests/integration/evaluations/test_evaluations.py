@@ -457,6 +457,8 @@ async def test_functions_of_a_project_judge_in_a_process_and_what_they_cannot_is
         return programs
 
     functions = UserEvaluators(registry, fleet.database, CeilingRules.of(settings), get)
+    assert functions.has(tenant_id=fleet.tenant_id, function="shop:looked")
+    assert not functions.has(tenant_id="ten_other", function="shop:looked"), "it is another tenant's project"
     try:
         ticker = EvaluationTicker(fleet.work, SystemClock(), Judges(None, functions))
         for _ in range(2):
