@@ -77,16 +77,17 @@ async def filling(url: str) -> AsyncGenerator[Database]:
 
 
 @contextmanager
-def bench_servers(home: Path | None = None) -> Generator[Servers]:
+def bench_servers(home: Path | None = None, *, postgres_settings: dict[str, str] | None = None) -> Generator[Servers]:
     """Run both servers until the block ends, on data that is deleted then.
 
     Args:
         home: A folder on the disk that is to be measured; None takes the system's temporary one.
+        postgres_settings: What differs from the settings of `nova up`.
     """
     data = Path(tempfile.mkdtemp(prefix="nova-bench-", dir=home))
     try:
         # Exactly as `nova up`: a commit waits for its flush, the append-only file is flushed every second.
-        postgres, valkey = EmbeddedPostgres(data), EmbeddedValkey(data)
+        postgres, valkey = EmbeddedPostgres(data, settings=postgres_settings), EmbeddedValkey(data)
         with running(postgres.spec(), data / "postgres.log"), running(valkey.spec(), data / "valkey.log"):
             asyncio.run(_make_template(postgres))
             yield asyncio.run(

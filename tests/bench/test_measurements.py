@@ -18,6 +18,7 @@ from tests.bench.machine import Machine
 from tests.bench.report import Report
 from tests.bench.rows import ROWS
 from tests.bench.rows.doors import WITH_DOORS
+from tests.bench.scale import measure_scale
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
@@ -126,6 +127,18 @@ async def test_scaling_out_is_measured_with_the_connections_of_each_kind_of_proc
         assert step["window"]["turns"] > 0
     assert result.breakdown is not None
     assert len(result.breakdown.lines) == len(workers) + len(apis)
+
+
+@pytest.mark.long
+@pytest.mark.fleet
+async def test_what_each_number_of_workers_costs_is_measured(postgres_url_admin: str, redis_url: str) -> None:
+    servers = await _servers(postgres_url_admin, redis_url)
+
+    result = await measure_scale(servers, (1, 2), turns_per_s=2)
+
+    assert result.breakdown is not None
+    assert [line[0] for line in result.breakdown.lines] == ["1", "2"]
+    assert all(len(line) == len(result.breakdown.columns) for line in result.breakdown.lines)
 
 
 def _sharing(bench: Bench) -> _SharingBench:
