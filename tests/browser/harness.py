@@ -26,7 +26,7 @@ from tests.support.waiting import until
 UNFOLD = "document.querySelectorAll('details').forEach((part) => { part.name = ''; part.open = true; })"
 """A script that unfolds all of a page, also what is unfolded one at a time."""
 _EXPECT_MS = 30_000
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),

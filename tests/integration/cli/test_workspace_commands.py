@@ -79,7 +79,8 @@ def test_examples_are_taken_imported_exported_and_removed(nova: Nova, tmp_path: 
     assert nova.good("datasets", "import", "copied", str(copy), "--json").json["added"] == 2
     assert nova.good("datasets", "import", "greetings", str(copy), "--json").json["unchanged"] == 2
     nova.good("datasets", "remove", "greetings", "mail")
-    assert nova.good("datasets", "list", "--json").json["items"][-1]["examples"] == 1
+    (kept,) = [one for one in nova.good("datasets", "list", "--json").json["items"] if one["name"] == "greetings"]
+    assert kept["examples"] == 1
     nova.good("datasets", "delete", "greetings", "copied")
     table.write_text("question\nx\n")
     assert "Name the columns input" in nova("datasets", "import", "copied", str(table)).err
