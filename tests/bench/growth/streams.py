@@ -34,7 +34,10 @@ _STAMPS = re.compile(rb'"text":"(\d{10,})"')
 
 _ONE = Operation("an event to its client, all other streams silent")
 _ALL = Operation("an event for each stream at once, time for each")
-_FLOW = Operation(f"a token to its client, p99, while tokens flow on each {_FLOWING}th stream")
+_FLOW = Operation(
+    f"a token to its client, p99, while tokens flow on each {_FLOWING}th stream",
+    grows="What comes within a moment is delivered by one loop, one after the other, and a hundred times as many come.",
+)
 _GET = Operation("GET /v1/runs/{id} meanwhile")
 _MEMORY = Operation("memory of the API process for each stream", unit="KB")
 
