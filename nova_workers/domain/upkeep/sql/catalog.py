@@ -43,10 +43,12 @@ SELECT wanted.name FROM unnest(:roles::text[]) wanted(name)
  ORDER BY 1
 """
 
+# Others of these names have ids of API keys, which their comments say. Old releases commented no column.
 _KEY_COLUMNS = """
 SELECT c.relname AS table_name, a.attname AS column_name
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
  WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND a.attname IN ('key_id', 'data_key_id')
+   AND COALESCE(col_description(c.oid, a.attnum), 'master key') LIKE '%master key%'
  ORDER BY 1, 2
 """
 
@@ -95,11 +97,15 @@ async def missing_roles(connection: Connection, roles: Sequence[str]) -> list[st
     return [row["name"] for row in await connection.fetch(_MISSING_ROLES, roles=list(roles))]
 
 
+async def master_key_columns(connection: Connection) -> list[tuple[str, str]]:
+    """Return the tables and columns that have ids of master keys, in a schema of any release."""
+    return [(row["table_name"], row["column_name"]) for row in await connection.fetch(_KEY_COLUMNS)]
+
+
 async def master_key_ids(connection: Connection) -> tuple[str, ...]:
     """Return the ids of the master keys under which anything is encrypted, in a schema of any release."""
     found: set[str] = set()
-    for row in await connection.fetch(_KEY_COLUMNS):
-        table, column = row["table_name"], row["column_name"]
+    for table, column in await master_key_columns(connection):
         statement = f'SELECT DISTINCT "{column}" AS id FROM public."{table}" WHERE "{column}" IS NOT NULL'
         found |= {str(each["id"]) for each in await connection.fetch(statement)}
     return tuple(sorted(found))

@@ -27,6 +27,7 @@ from nova_workers.cli.backups.files import write_files
 from nova_workers.cli.backups.load import load_backup
 from nova_workers.cli.backups.server import Server
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.feedback import FeedbackGive
 from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.home import lock_home
@@ -36,8 +37,8 @@ from nova_workers.domain.keys.sql.leases import acquire_lease
 from nova_workers.domain.runs.sql.fleet import Switch, resume
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
-from nova_workers.domain.upkeep.sql.catalog import count_rows
-from nova_workers.ledger.database import Connection, PostgresDatabase
+from nova_workers.domain.upkeep.sql.catalog import count_rows, master_key_columns
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
@@ -72,6 +73,7 @@ SELECT count(*) FROM threads t LEFT JOIN runs r ON r.id = t.active_run_id
 _LOSSES = "SELECT count(*) FROM runs WHERE losses > 0"
 _IS_RUNNING = "SELECT status = 'running' FROM runs WHERE id = :run_id"
 _ENDED = "SELECT count(*) FROM runs WHERE status = 'succeeded'"
+_ENDED_RUN = "SELECT id FROM runs WHERE status = 'succeeded' AND tenant_id = :tenant_id LIMIT 1"
 _ADD_DELIVERY = """
 INSERT INTO deliveries (id, tenant_id, kind, target, payload)
 VALUES ('dlv_restored', :tenant_id, 'notification', 'test', '{}')
@@ -134,6 +136,10 @@ async def _back_up_under_load(fleet: Fleet, path: Path, files: Path) -> tuple[Ma
             async with asyncio.TaskGroup() as group:
                 group.create_task(load())
                 await until(lambda: database.fetchval(f"SELECT ({_ENDED}) > :before", before=before))
+                # Whose column of the key has the name of those of master keys.
+                await client.feedback.give(
+                    await database.fetchval(_ENDED_RUN, tenant_id=tenant_id), FeedbackGive(score=1)
+                )
                 async with database.snapshot() as connection:
                     manifest = await write_snapshot(connection, url, path, files)
                     digests = await _digests(connection)
@@ -220,6 +226,18 @@ async def _read_secret(url: str, tenant_id: str) -> None:
             await Secrets(database, Vault([("other", os.urandom(32))])).get(tenant_id, _SECRET[0])
     finally:
         await database.close()
+
+
+async def test_columns_of_api_keys_are_not_those_of_master_keys(database: Database) -> None:
+    async with database.connection() as connection:
+        found = await master_key_columns(connection)
+    assert found == [
+        ("push_configs", "key_id"),
+        ("secrets", "key_id"),
+        ("webhooks", "key_id"),
+        ("work_order_secrets", "key_id"),
+        ("work_orders", "data_key_id"),
+    ]
 
 
 @proves("restore.held", "restore.empty")
