@@ -97,15 +97,11 @@ async def missing_roles(connection: Connection, roles: Sequence[str]) -> list[st
     return [row["name"] for row in await connection.fetch(_MISSING_ROLES, roles=list(roles))]
 
 
-async def master_key_columns(connection: Connection) -> list[tuple[str, str]]:
-    """Return the tables and columns that have ids of master keys, in a schema of any release."""
-    return [(row["table_name"], row["column_name"]) for row in await connection.fetch(_KEY_COLUMNS)]
-
-
 async def master_key_ids(connection: Connection) -> tuple[str, ...]:
     """Return the ids of the master keys under which anything is encrypted, in a schema of any release."""
     found: set[str] = set()
-    for table, column in await master_key_columns(connection):
+    for row in await connection.fetch(_KEY_COLUMNS):
+        table, column = row["table_name"], row["column_name"]
         statement = f'SELECT DISTINCT "{column}" AS id FROM public."{table}" WHERE "{column}" IS NOT NULL'
         found |= {str(each["id"]) for each in await connection.fetch(statement)}
     return tuple(sorted(found))
