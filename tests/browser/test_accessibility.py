@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
@@ -22,7 +23,7 @@ _FORMS = (
     *("/orchestrations/new", "/orchestrations/configuration", "/orchestrations/models", "/runs/cancel?all=yes"),
     *("/search?q=parcel", "/runs?status=canceled", "/usage?by=agent", "/?by=model", "/audit?until=2001-01-01T00:00"),
 )
-_BUT_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
+_BUT_CONTRAST: dict[str, Any] = {"rules": {"color-contrast": {"enabled": False}}}
 """It takes half of the time, and pages have their colours in common."""
 _EXAMPLES = ("/", "/runs", "/tasks", "/usage", "/notes")
 """Pages with the parts and colours of all others."""
