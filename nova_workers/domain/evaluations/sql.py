@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from nova_workers.base.errors import missing
@@ -154,17 +154,22 @@ UPDATE evaluation_trials t
  WHERE t.id = x.id AND t.evaluation_id = :evaluation_id AND t.state = 'running'
 """
 
-# One process at a time judges what takes time, and no transaction stays open meanwhile.
+# One process at a time judges what takes time, and no transaction stays open meanwhile. The end of its claim is the
+# fence: who claims later has another one.
 _CLAIM_JUDGING = """
 UPDATE evaluations SET judging_until = now() + :lease::interval
  WHERE id = :evaluation_id AND status = 'running' AND (judging_until IS NULL OR judging_until < now())
-RETURNING id
+RETURNING judging_until
 """
 
 _KEEP_JUDGING = """
 UPDATE evaluations SET judging_until = now() + :lease::interval
- WHERE id = :evaluation_id AND status = 'running'
-RETURNING id
+ WHERE id = :evaluation_id AND status = 'running' AND judging_until = :held_until
+RETURNING judging_until
+"""
+
+_RELEASE_JUDGING = """
+UPDATE evaluations SET judging_until = NULL WHERE id = :evaluation_id AND judging_until = :held_until
 """
 
 _PROGRESS = f"""
@@ -505,16 +510,32 @@ async def write_verdicts(connection: Connection, evaluation_id: str, trials: Seq
     await connection.execute(_JUDGED, evaluation_id=evaluation_id, trials=shortened)
 
 
-async def claim_judging(connection: Connection, evaluation_id: str, *, lease_s: float) -> bool:
-    """Claim to judge what takes time, for so long. Return whether no other process does."""
-    claimed = await connection.fetchval(_CLAIM_JUDGING, evaluation_id=evaluation_id, lease=timedelta(seconds=lease_s))
-    return claimed is not None
+async def claim_judging(connection: Connection, evaluation_id: str, *, lease_s: float) -> datetime | None:
+    """Claim to judge what takes time, for so long. Return when the claim ends; None if another process has one."""
+    return await connection.fetchval(_CLAIM_JUDGING, evaluation_id=evaluation_id, lease=timedelta(seconds=lease_s))
 
 
-async def keep_judging(connection: Connection, evaluation_id: str, *, lease_s: float) -> bool:
-    """Hold the claim for so long from now, or release it after 0 s. Return whether the evaluation is still running."""
-    kept = await connection.fetchval(_KEEP_JUDGING, evaluation_id=evaluation_id, lease=timedelta(seconds=lease_s))
-    return kept is not None
+async def keep_judging(
+    connection: Connection, evaluation_id: str, *, held_until: datetime, lease_s: float
+) -> datetime | None:
+    """Hold a claim for so long from now.
+
+    Args:
+        connection: In whose transaction only its holder may write.
+        evaluation_id: What is judged.
+        held_until: When the claim ends, as it was returned last.
+        lease_s: Seconds.
+
+    Returns:
+        When it ends now; None if another process has claimed it since, or the evaluation has ended.
+    """
+    lease = timedelta(seconds=lease_s)
+    return await connection.fetchval(_KEEP_JUDGING, evaluation_id=evaluation_id, held_until=held_until, lease=lease)
+
+
+async def release_judging(connection: Connection, evaluation_id: str, *, held_until: datetime) -> None:
+    """Release a claim, unless another process has one by now."""
+    await connection.execute(_RELEASE_JUDGING, evaluation_id=evaluation_id, held_until=held_until)
 
 
 async def read_progress(connection: Connection, evaluation_id: str) -> Progress:

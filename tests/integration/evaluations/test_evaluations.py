@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from nova_workers.domain.agents.rules.service import Agents
 from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.domain.capabilities.rules.user_evaluators import UserEvaluators
 from nova_workers.domain.datasets.rules.service import add_examples, create_dataset, take_examples
+from nova_workers.domain.effects.rules.provider import Vector
 from nova_workers.domain.evaluations.rules import service, tick
 from nova_workers.domain.evaluations.rules.evaluators import AWAITED
 from nova_workers.domain.evaluations.rules.tick import EvaluationTicker
@@ -89,6 +91,18 @@ def sleep(answer: JudgedAnswer) -> bool:
     time.sleep(1)
     return True
 '''
+
+
+class _LosesItsClaim(SeededEmbeddings):
+    """Stands still for so long that another process claims what it judges."""
+
+    def __init__(self, harness: Harness) -> None:
+        super().__init__()
+        self._harness = harness
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        await self._harness.database.execute("UPDATE evaluations SET judging_until = now() + interval '1 minute'")
+        return await super().embed(texts)
 
 
 def _spec(script: list[dict[str, Any]]) -> dict[str, Any]:
@@ -366,6 +380,11 @@ async def test_similarity_is_judged_once_the_embedding_model_answers(fleet: Harn
     await ticker.tick()
     assert (await _find(fleet, evaluation_id)).done == 0
     # It crashed.
+    await fleet.database.execute("UPDATE evaluations SET judging_until = now() - interval '1 minute'")
+    late = EvaluationTicker(fleet.work, SystemClock(), Judges(_LosesItsClaim(fleet)))
+    await late.tick()
+    assert (await _find(fleet, evaluation_id)).done == 0
+    assert await fleet.database.fetchval("SELECT judging_until > now() FROM evaluations"), "it is the other's"
     await fleet.database.execute("UPDATE evaluations SET judging_until = now() - interval '1 minute'")
     done = await _played(fleet, worker, evaluation_id, model)
     assert done.result is not None

@@ -56,10 +56,11 @@ and messages of people would wait for the last of them (measured: 2 s instead of
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """Answers whose judging takes time, and which this process has claimed to judge."""
+    """Answers whose judging takes time, and which this process has claimed to judge until a time."""
 
     evaluation: OpenEvaluation
     ended: Sequence[Row]
+    until: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class EvaluationTicker:
         claimed = None
         if ended and not is_slow:
             await _write(tx, evaluation, await self._judged(evaluation, ended))
-        elif ended and await self._claims(tx, evaluation, ended):
-            claimed = _Claimed(evaluation, ended)
+        elif ended and (until := await self._claim(tx, evaluation, ended)) is not None:
+            claimed = _Claimed(evaluation, ended, until)
         has_read = await read_judges(tx, evaluation, limit=2 * WINDOW)
         progress = await _progress(tx, evaluation)
         goes_on = progress.is_open or evaluation.is_fed
@@ -138,27 +139,31 @@ class EvaluationTicker:
             return _Step(True)
         return _Step(bool(ended or has_read or bells), bells, claimed)
 
-    async def _claims(self, tx: UnitOfWork, evaluation: OpenEvaluation, ended: Sequence[Row]) -> bool:
-        """Return whether this process judges answers: another one may, or may be able to where this one is not."""
+    async def _claim(self, tx: UnitOfWork, evaluation: OpenEvaluation, ended: Sequence[Row]) -> datetime | None:
+        """Claim to judge answers. None: another process does, or may be able to where this one is not."""
         lacking = self._judges.lacks(evaluation.tenant_id, evaluation.evaluators)
         if lacking and _waited_s(ended) <= _PATIENCE_S and await have_evaluators(tx.connection, lacking):
-            return False
+            return None
         return await ledger.claim_judging(tx.connection, evaluation.id, lease_s=_LEASE_S)
 
     async def _judge(self, claimed: _Claimed) -> None:
         """Judge what takes time, a few answers at a time, until none is left or the time of a tick is over."""
-        evaluation, ended = claimed.evaluation, claimed.ended
+        evaluation, ended, held_until = claimed.evaluation, claimed.ended, claimed.until
         until_s = self._clock.monotonic_s() + _JUDGING_S
         try:
             while ended:
                 judged = await self._judged(evaluation, ended)
                 async with self._work.begin() as tx:
-                    # It may have ended meanwhile, and has its result.
-                    if not await ledger.keep_judging(tx.connection, evaluation.id, lease_s=_LEASE_S):
+                    # It may have ended meanwhile, and has its result; or this process stood still for too long.
+                    kept_until = await ledger.keep_judging(
+                        tx.connection, evaluation.id, held_until=held_until, lease_s=_LEASE_S
+                    )
+                    if kept_until is None:
                         return
                     await _write(tx, evaluation, judged)
                     has_time = self._clock.monotonic_s() < until_s
                     ended = await ledger.ended_trials(tx.connection, evaluation.id, limit=_FEW) if has_time else ()
+                held_until = kept_until
         except JudgeAway as error:
             _log.warning("evaluation.judge_away", evaluation_id=evaluation.id, error=str(error))
         except Unavailable:
@@ -167,7 +172,7 @@ class EvaluationTicker:
             _log.exception("evaluation.not_judged", evaluation_id=evaluation.id)
         finally:
             async with self._work.database.connection() as connection:
-                await ledger.keep_judging(connection, evaluation.id, lease_s=0)
+                await ledger.release_judging(connection, evaluation.id, held_until=held_until)
 
     async def _judged(self, evaluation: OpenEvaluation, ended: Sequence[Row]) -> list[JsonObject]:
         """Return trials with their verdicts.
