@@ -91,7 +91,7 @@ _WRITE = """
 UPDATE run_samples s
    SET state = 'done', score = x.score, reason = x.reason, cost_usd = x.cost_usd, judged_at = now()
   FROM jsonb_to_recordset(:opinions) AS x(run_id text, score float8, reason text, cost_usd numeric)
- WHERE s.run_id = x.run_id AND s.tenant_id = :tenant_id
+ WHERE s.run_id = x.run_id AND s.tenant_id = :tenant_id AND s.state = 'running'
 """
 
 _DAY = """

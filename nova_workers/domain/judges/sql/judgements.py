@@ -89,7 +89,7 @@ _WRITE = """
 UPDATE evaluation_judgements j
    SET state = 'done', score = x.score, reason = x.reason, cost_usd = x.cost_usd, finished_at = now()
   FROM jsonb_to_recordset(:opinions) AS x(id text, score float8, reason text, cost_usd numeric)
- WHERE j.id = x.id AND j.evaluation_id = :evaluation_id
+ WHERE j.id = x.id AND j.evaluation_id = :evaluation_id AND j.state <> 'done'
 """
 
 _GIVE_UP = """
