@@ -5,12 +5,11 @@ from __future__ import annotations
 from nova_workers.base.errors import Conflict, InvalidInput, existing, missing, too_many
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import FeedbackSource
-from nova_workers.contracts.deliveries import NewDelivery
+from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.http.feedback import MAX_FEEDBACK_PER_RUN, FeedbackGive, FeedbackView
-from nova_workers.domain.delivery.sql.outbox import add_deliveries
+from nova_workers.domain.delivery.sql.announcements import announce
 from nova_workers.domain.feedback import sql as ledger
 from nova_workers.domain.feedback.sql import Giver, RatedRun
-from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import UnitOfWork, Work
 
@@ -85,21 +84,15 @@ def _check(run: RatedRun, run_id: str, step: int | None) -> None:
 
 async def _deliver(tx: UnitOfWork, tenant_id: str, feedback: FeedbackView) -> None:
     """Put feedback into the outbox for each webhook that subscribes."""
-    deliveries = [
-        NewDelivery(
-            id=new_id("dlv"),
-            tenant_id=tenant_id,
-            kind="feedback_given",
-            target=one.id,
-            payload={"feedback_id": feedback.id, **{name: getattr(feedback, name) for name in _DELIVERED}},
-            agent_id=feedback.agent_id,
-            thread_id=feedback.thread_id,
-            run_id=feedback.run_id,
-            webhook_id=one.id,
-        )
-        for one in await list_subscriptions(tx.connection, {tenant_id})
-        if one.wants(tenant_id, "feedback_given", feedback.agent_id)
-    ]
-    if deliveries:
-        await add_deliveries(tx.connection, deliveries)
+    event = NewDelivery(
+        id=new_id("dlv"),
+        tenant_id=tenant_id,
+        kind="feedback_given",
+        target=INBOX,
+        payload={"feedback_id": feedback.id, **{name: getattr(feedback, name) for name in _DELIVERED}},
+        agent_id=feedback.agent_id,
+        thread_id=feedback.thread_id,
+        run_id=feedback.run_id,
+    )
+    if await announce(tx.connection, event):
         tx.ring_deliveries()

@@ -7,7 +7,7 @@ process that may be gone. Every function here is a step of a transaction that ho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -18,6 +18,7 @@ from nova_workers.contracts.agents import AgentSpec, ThreadRetention
 from nova_workers.contracts.default_agents import ORDER_AGENT
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.orders import OrderProblem, artifact_of
+from nova_workers.domain.delivery.sql.announcements import announce
 from nova_workers.domain.delivery.sql.outbox import add_deliveries
 from nova_workers.domain.orders.rules.checking.leaks import LeakCheck
 from nova_workers.domain.orders.rules.content import OrderContent, PartOutput, open_content, open_outputs
@@ -30,7 +31,6 @@ from nova_workers.domain.orders.rules.trail import record
 from nova_workers.domain.orders.sql.acceptance import NewPart, insert_parts
 from nova_workers.domain.orders.sql.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
 from nova_workers.domain.orders.sql.records import OrderRow, PartRow, list_parts
-from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork
 
@@ -257,20 +257,13 @@ async def _ask_person(
 
 async def _deliver(tx: UnitOfWork, row: OrderRow, kind: Any, more: Mapping[str, Any], *, inbox: bool = False) -> None:
     payload = {"trace_id": row.id, "policy_id": row.policy_id, "scope": row.scope, "trace": row.trace, **more}
-    base = NewDelivery(
+    event = NewDelivery(
         id=new_id("dlv"), tenant_id=row.tenant_id, kind=kind, target=INBOX, payload=payload, agent_id=ORDER_AGENT
     )
     if inbox:
         # From the inbox it goes to the webhooks and channels of the reserved agent.
-        deliveries = [base]
-    else:
-        deliveries = [
-            replace(base, id=new_id("dlv"), target=one.id, webhook_id=one.id)
-            for one in await list_subscriptions(tx.connection, {row.tenant_id})
-            if one.wants(row.tenant_id, kind, ORDER_AGENT)
-        ]
-    if deliveries:
-        await add_deliveries(tx.connection, deliveries)
+        await add_deliveries(tx.connection, [event])
+    if inbox or await announce(tx.connection, event):
         tx.ring_deliveries()
 
 

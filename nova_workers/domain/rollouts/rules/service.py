@@ -26,7 +26,7 @@ from nova_workers.contracts.http.rollouts import (
 from nova_workers.domain.agents.rules.authors import AuthorRights
 from nova_workers.domain.agents.rules.service import PERSON, Agents
 from nova_workers.domain.agents.sql import records as agents
-from nova_workers.domain.delivery.sql.outbox import add_deliveries
+from nova_workers.domain.delivery.sql.announcements import announce
 from nova_workers.domain.rollouts.rules.guardrails import (
     BASELINE_PER_VALUE,
     LOOKS,
@@ -38,7 +38,6 @@ from nova_workers.domain.rollouts.rules.wording import describe_breach, describe
 from nova_workers.domain.rollouts.sql import observations
 from nova_workers.domain.rollouts.sql import records as ledger
 from nova_workers.domain.rollouts.sql.records import OpenRollout
-from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
@@ -258,31 +257,13 @@ async def _announce(tx: UnitOfWork, tenant_id: str, rollout: RolloutView) -> Non
         **{name: getattr(rollout, name) for name in _DELIVERED},
         "breach": None if rollout.breach is None else rollout.breach.model_dump(mode="json"),
     }
-    deliveries = [
-        NewDelivery(
-            id=new_id("dlv"),
-            tenant_id=tenant_id,
-            kind="rollout_changed",
-            target=one.id,
-            payload=payload,
-            agent_id=rollout.agent_id,
-            webhook_id=one.id,
-        )
-        for one in await list_subscriptions(tx.connection, {tenant_id})
-        if one.wants(tenant_id, "rollout_changed", rollout.agent_id)
-    ]
-    text = describe_change(rollout)
-    if text is not None:
-        deliveries.append(
-            NewDelivery(
-                id=new_id("dlv"),
-                tenant_id=tenant_id,
-                kind="notification",
-                target=INBOX,
-                payload={"text": text},
-                agent_id=rollout.agent_id,
-            )
-        )
-    if deliveries:
-        await add_deliveries(tx.connection, deliveries)
+    event = NewDelivery(
+        id=new_id("dlv"),
+        tenant_id=tenant_id,
+        kind="rollout_changed",
+        target=INBOX,
+        payload=payload,
+        agent_id=rollout.agent_id,
+    )
+    if await announce(tx.connection, event, notice=describe_change(rollout)):
         tx.ring_deliveries()

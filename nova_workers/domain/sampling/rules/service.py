@@ -20,7 +20,7 @@ from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.http.sampling import Drift, SamplingPut, SamplingView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.domain.agents.sql.records import get_agent
-from nova_workers.domain.delivery.sql.outbox import add_deliveries
+from nova_workers.domain.delivery.sql.announcements import announce
 from nova_workers.domain.judges.rules.asking import JudgedCase, judge_spec, read_run, score_message
 from nova_workers.domain.judges.rules.budgets import room_in_budget
 from nova_workers.domain.judges.sql.judgements import JudgeProgress
@@ -29,7 +29,6 @@ from nova_workers.domain.sampling import sql as ledger
 from nova_workers.domain.sampling.rules.drift import ERROR, REFERENCE, WINDOW, find_shift, full_windows
 from nova_workers.domain.sampling.sql import PendingSample, Sampling
 from nova_workers.domain.threads.sql.history import load_history_turns
-from nova_workers.domain.webhooks.sql.endpoints import list_subscriptions
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import UnitOfWork, Work
 
@@ -197,34 +196,18 @@ async def _judge_run(connection: Connection, sampling: Sampling, sample: Pending
 async def _announce(tx: UnitOfWork, sampling: Sampling, drift: Drift) -> None:
     """Put a drift into the outbox for each webhook that subscribes, and into the inbox."""
     tenant_id, agent_id = sampling.tenant_id, sampling.agent_id
-    payload = {"agent_id": agent_id, **drift.model_dump(mode="json")}
-    deliveries = [
-        NewDelivery(
-            id=new_id("dlv"),
-            tenant_id=tenant_id,
-            kind="score_drifted",
-            target=one.id,
-            payload=payload,
-            agent_id=agent_id,
-            webhook_id=one.id,
-        )
-        for one in await list_subscriptions(tx.connection, {tenant_id})
-        if one.wants(tenant_id, "score_drifted", agent_id)
-    ]
+    event = NewDelivery(
+        id=new_id("dlv"),
+        tenant_id=tenant_id,
+        kind="score_drifted",
+        target=INBOX,
+        payload={"agent_id": agent_id, **drift.model_dump(mode="json")},
+        agent_id=agent_id,
+    )
     text = (
         f"The answers of agent {agent_id!r} have become worse: the judge's mean score was {drift.before:.2f}, and is "
         f"{drift.after:.2f} in its last {WINDOW} judged runs (p = {drift.p_value:.2g}, below {drift.threshold:g}). "
         f"See nova sampling show {agent_id}."
     )
-    deliveries.append(
-        NewDelivery(
-            id=new_id("dlv"),
-            tenant_id=tenant_id,
-            kind="notification",
-            target=INBOX,
-            payload={"text": text},
-            agent_id=agent_id,
-        )
-    )
-    await add_deliveries(tx.connection, deliveries)
+    await announce(tx.connection, event, notice=text)
     tx.ring_deliveries()
