@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.sdk.declaration import mark, place_of
+from nova_workers.sdk.declaration import mark, misdeclared, place_of
 from nova_workers.sdk.docstrings import read_docstring
 from nova_workers.sdk.durable import Context, Message
 
@@ -67,4 +67,4 @@ def as_agent(thing: Any) -> UserAgent | None:
 
 
 def _misdeclared(function: Callable[..., Any], problem: str) -> ConfigurationError:
-    return ConfigurationError(f"{place_of(function)}: the agent {function.__name__!r}: {problem}.")
+    return misdeclared(function, problem, "agent")

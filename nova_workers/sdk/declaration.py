@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, get_type_hints, overload
 
 from nova_workers.base.errors import ConfigurationError
 
@@ -83,7 +83,7 @@ def tool(
     options = ToolOptions(name, idempotent, read_only, needs_approval, timeout_s, concurrency)
 
     def declare(declared: _Function) -> _Function:
-        _check_function(declared)
+        check_function(declared, "@tool")
         if not 0 < timeout_s <= _MAX_TIMEOUT_S:
             raise misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
         if concurrency is not None and not 1 <= concurrency <= _MAX_CONCURRENCY:
@@ -96,10 +96,36 @@ def tool(
     return declare(function)
 
 
-def _check_function(thing: Callable[..., Any]) -> None:
-    # Apart from its use, where it would narrow the type.
+def check_function(thing: Callable[..., Any], decorator: str) -> None:
+    """Check that a decorator is on a function. Apart from its use, where it would narrow the type.
+
+    Raises:
+        ConfigurationError: It is no function.
+    """
     if not inspect.isfunction(thing):
-        raise ConfigurationError(f"{thing!r} is no function; @tool declares functions only.")
+        raise ConfigurationError(f"{thing!r} is no function; {decorator} declares functions only.")
+
+
+def check_parameters(function: Callable[..., Any], *forms: list[type], kind: str, expected: str) -> None:
+    """Check that a function has the parameters of one of some forms, each of which can be given by its name.
+
+    Args:
+        function: A declared one.
+        forms: The types of the parameters, in their order.
+        kind: What it is declared as.
+        expected: The forms, for people.
+
+    Raises:
+        ConfigurationError: It has others. The message begins with the place.
+    """
+    parameters = inspect.signature(function).parameters
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise misdeclared(function, f"its annotations cannot be read ({error}); {expected}", kind) from error
+    is_named = all(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in parameters.values())
+    if not is_named or [hints.get(name) for name in parameters] not in forms:
+        raise misdeclared(function, f"its parameters are {inspect.signature(function)}; {expected}", kind)
 
 
 _MARKED: Final[list[Callable[..., Any]]] = []
@@ -141,6 +167,6 @@ def place_of(function: Callable[..., Any]) -> str:
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def misdeclared(function: Callable[..., Any], problem: str) -> ConfigurationError:
-    """Return the error of a function that cannot be a tool."""
-    return ConfigurationError(f"{place_of(function)}: the tool {function.__name__!r}: {problem}.")
+def misdeclared(function: Callable[..., Any], problem: str, kind: str = "tool") -> ConfigurationError:
+    """Return the error of a function that cannot be what it is declared as."""
+    return ConfigurationError(f"{place_of(function)}: the {kind} {function.__name__!r}: {problem}.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final, TypeVar, get_type_hints, overload
+from typing import Any, Final, TypeVar, overload
 
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.ended_runs import EndedRun
 from nova_workers.sdk.context import ToolContext
-from nova_workers.sdk.declaration import ToolOptions, mark, place_of
+from nova_workers.sdk.declaration import ToolOptions, check_function, check_parameters, mark, misdeclared
 from nova_workers.sdk.docstrings import read_docstring
 from nova_workers.sdk.signatures import FunctionTool
 
@@ -53,7 +53,7 @@ def effect(
     options = ToolOptions(timeout_s=timeout_s, concurrency=concurrency)
 
     def declare(declared: _Function) -> _Function:
-        _check_function(declared)
+        check_function(declared, "@effect")
         if not 0 < timeout_s <= _MAX_TIMEOUT_S:
             raise _misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
         if not 1 <= concurrency <= _MAX_CONCURRENCY:
@@ -73,29 +73,11 @@ def as_effect(thing: Any) -> FunctionTool | None:
     options: ToolOptions | None = getattr(thing, _OPTIONS, None) if inspect.isfunction(thing) else None
     if options is None:
         return None
-    _check_signature(thing)
+    check_parameters(thing, [EndedRun], [EndedRun, ToolContext], kind="effect", expected=_EXPECTED)
     if not read_docstring(thing.__doc__).description:
         raise _misdeclared(thing, "it has no docstring; expected one that tells operators what it does")
     return FunctionTool.of(thing, options)
 
 
-def _check_function(thing: Callable[..., Any]) -> None:
-    # Apart from its use, where it would narrow the type.
-    if not inspect.isfunction(thing):
-        raise ConfigurationError(f"{thing!r} is no function; @effect declares functions only.")
-
-
-def _check_signature(function: Callable[..., Any]) -> None:
-    parameters = inspect.signature(function).parameters
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError, AttributeError, SyntaxError) as error:
-        raise _misdeclared(function, f"its annotations cannot be read ({error}); {_EXPECTED}") from error
-    types = [hints.get(name) for name in parameters]
-    is_named = all(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in parameters.values())
-    if not is_named or types not in ([EndedRun], [EndedRun, ToolContext]):
-        raise _misdeclared(function, f"its parameters are {inspect.signature(function)}; {_EXPECTED}")
-
-
 def _misdeclared(function: Callable[..., Any], problem: str) -> ConfigurationError:
-    return ConfigurationError(f"{place_of(function)}: the effect {function.__name__!r}: {problem}.")
+    return misdeclared(function, problem, "effect")

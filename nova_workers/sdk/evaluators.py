@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Final, TypeVar, get_type_hints, overload
+from typing import Any, Final, TypeVar, overload
 
 from nova_workers.base.errors import ConfigurationError, ToolFailure
 from nova_workers.contracts.judged_answers import JudgedAnswer, Judgement
-from nova_workers.sdk.declaration import ToolOptions, mark, place_of
+from nova_workers.sdk.declaration import ToolOptions, check_function, check_parameters, mark, misdeclared
 from nova_workers.sdk.docstrings import read_docstring
 from nova_workers.sdk.signatures import FunctionTool
 
@@ -46,7 +46,7 @@ def evaluator(
     options = ToolOptions(idempotent=True, read_only=True, timeout_s=timeout_s)
 
     def declare(declared: _Function) -> _Function:
-        _check_function(declared)
+        check_function(declared, "@evaluator")
         if not 0 < timeout_s <= _MAX_TIMEOUT_S:
             raise _misdeclared(declared, f"timeout_s is {timeout_s!r}; expected seconds, at most {_MAX_TIMEOUT_S:g}")
         mark(declared, _OPTIONS, options)
@@ -66,7 +66,7 @@ def as_evaluator(thing: Any) -> FunctionTool | None:
     options: ToolOptions | None = getattr(thing, _OPTIONS, None) if inspect.isfunction(thing) else None
     if options is None:
         return None
-    _check_signature(thing)
+    check_parameters(thing, [JudgedAnswer], kind="evaluator", expected=_EXPECTED)
     if not read_docstring(thing.__doc__).description:
         raise _misdeclared(thing, "it has no docstring; expected one that says what it judges")
     tool = FunctionTool.of(thing, options)
@@ -107,22 +107,5 @@ def _judging_async(function: Callable[..., Any]) -> Callable[..., Any]:
     return judge
 
 
-def _check_function(thing: Callable[..., Any]) -> None:
-    # Apart from its use, where it would narrow the type.
-    if not inspect.isfunction(thing):
-        raise ConfigurationError(f"{thing!r} is no function; @evaluator declares functions only.")
-
-
-def _check_signature(function: Callable[..., Any]) -> None:
-    parameters = inspect.signature(function).parameters
-    try:
-        hints = get_type_hints(function)
-    except (NameError, TypeError, AttributeError, SyntaxError) as error:
-        raise _misdeclared(function, f"its annotations cannot be read ({error}); {_EXPECTED}") from error
-    is_named = all(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in parameters.values())
-    if not is_named or [hints.get(name) for name in parameters] != [JudgedAnswer]:
-        raise _misdeclared(function, f"its parameters are {inspect.signature(function)}; {_EXPECTED}")
-
-
 def _misdeclared(function: Callable[..., Any], problem: str) -> ConfigurationError:
-    return ConfigurationError(f"{place_of(function)}: the evaluator {function.__name__!r}: {problem}.")
+    return misdeclared(function, problem, "evaluator")
