@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -165,8 +166,11 @@ def _this_machine(host: str) -> tuple[str, ...]:
 
 
 def _serves(url: str) -> Callable[[], Awaitable[bool]]:
+    # Reading the certificates of all authorities takes 25 ms, and a process that starts is asked often.
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
     async def serves() -> bool:
-        async with httpx2.AsyncClient(timeout=_PROBE_S, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=_PROBE_S, trust_env=False, verify=tls) as client:
             try:
                 return (await client.get(url)).is_success
             except httpx2.HTTPError:

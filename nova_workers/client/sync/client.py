@@ -10,46 +10,15 @@ errors of `nova_workers.base.errors`:
             ...
 """
 
-from copy import copy
-from typing import Any, Self
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel
 
 from nova_workers.base.errors import Unavailable
+from nova_workers.client.on_demand import CallGroup
 from nova_workers.client.retry import Retry
-from nova_workers.client.sync.resources.agents import Agents
-from nova_workers.client.sync.resources.archive import Archives
-from nova_workers.client.sync.resources.audit import AuditLog
-from nova_workers.client.sync.resources.changes import Changes
-from nova_workers.client.sync.resources.datasets import Datasets
-from nova_workers.client.sync.resources.deliveries import Deliveries, Files
-from nova_workers.client.sync.resources.evaluations import Evaluations
-from nova_workers.client.sync.resources.feedback import FeedbackCalls
-from nova_workers.client.sync.resources.fleet import Fleet
-from nova_workers.client.sync.resources.keys import Keys
-from nova_workers.client.sync.resources.leases import Leases
-from nova_workers.client.sync.resources.memories import History, Memories
-from nova_workers.client.sync.resources.notes import Notes
-from nova_workers.client.sync.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
-from nova_workers.client.sync.resources.orchestrations import Orchestrations
-from nova_workers.client.sync.resources.order_policies import WorkOrderPolicies
-from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
-from nova_workers.client.sync.resources.overview import Overview
-from nova_workers.client.sync.resources.pairings import Pairings
-from nova_workers.client.sync.resources.projects import Projects
-from nova_workers.client.sync.resources.rollouts import Rollouts
-from nova_workers.client.sync.resources.run_lists import RunLists
-from nova_workers.client.sync.resources.runs import Runs
-from nova_workers.client.sync.resources.sampling import Sampling
-from nova_workers.client.sync.resources.secrets import Secrets
-from nova_workers.client.sync.resources.skills import Skills
-from nova_workers.client.sync.resources.tasks import Tasks
-from nova_workers.client.sync.resources.tenants import Tenants
-from nova_workers.client.sync.resources.threads import Threads
-from nova_workers.client.sync.resources.triggers import Triggers
-from nova_workers.client.sync.resources.usage import UsageReports
-from nova_workers.client.sync.resources.webhooks import Webhooks
-from nova_workers.client.sync.resources.work_orders import WorkOrders
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import (
@@ -60,6 +29,41 @@ from nova_workers.contracts.http.keys import (
     SignInCreate,
     SingleSignOnView,
 )
+
+if TYPE_CHECKING:
+    from nova_workers.client.sync.resources.agents import Agents
+    from nova_workers.client.sync.resources.archive import Archives
+    from nova_workers.client.sync.resources.audit import AuditLog
+    from nova_workers.client.sync.resources.changes import Changes
+    from nova_workers.client.sync.resources.datasets import Datasets
+    from nova_workers.client.sync.resources.deliveries import Deliveries, Files
+    from nova_workers.client.sync.resources.evaluations import Evaluations
+    from nova_workers.client.sync.resources.feedback import FeedbackCalls
+    from nova_workers.client.sync.resources.fleet import Fleet
+    from nova_workers.client.sync.resources.keys import Keys
+    from nova_workers.client.sync.resources.leases import Leases
+    from nova_workers.client.sync.resources.memories import History, Memories
+    from nova_workers.client.sync.resources.notes import Notes
+    from nova_workers.client.sync.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
+    from nova_workers.client.sync.resources.orchestrations import Orchestrations
+    from nova_workers.client.sync.resources.order_policies import WorkOrderPolicies
+    from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
+    from nova_workers.client.sync.resources.overview import Overview
+    from nova_workers.client.sync.resources.pairings import Pairings
+    from nova_workers.client.sync.resources.projects import Projects
+    from nova_workers.client.sync.resources.rollouts import Rollouts
+    from nova_workers.client.sync.resources.run_lists import RunLists
+    from nova_workers.client.sync.resources.runs import Runs
+    from nova_workers.client.sync.resources.sampling import Sampling
+    from nova_workers.client.sync.resources.secrets import Secrets
+    from nova_workers.client.sync.resources.skills import Skills
+    from nova_workers.client.sync.resources.tasks import Tasks
+    from nova_workers.client.sync.resources.tenants import Tenants
+    from nova_workers.client.sync.resources.threads import Threads
+    from nova_workers.client.sync.resources.triggers import Triggers
+    from nova_workers.client.sync.resources.usage import UsageReports
+    from nova_workers.client.sync.resources.webhooks import Webhooks
+    from nova_workers.client.sync.resources.work_orders import WorkOrders
 
 
 class _Readiness(BaseModel):
@@ -77,6 +81,43 @@ class SyncNovaClient:
         retry: How often requests are repeated after dropped connections.
     """
 
+    agents: CallGroup[Agents] = CallGroup("agents", "Agents")
+    threads: CallGroup[Threads] = CallGroup("threads", "Threads")
+    runs: CallGroup[Runs] = CallGroup("runs", "Runs")
+    run_lists: CallGroup[RunLists] = CallGroup("run_lists", "RunLists")
+    datasets: CallGroup[Datasets] = CallGroup("datasets", "Datasets")
+    evaluations: CallGroup[Evaluations] = CallGroup("evaluations", "Evaluations")
+    secrets: CallGroup[Secrets] = CallGroup("secrets", "Secrets")
+    tasks: CallGroup[Tasks] = CallGroup("tasks", "Tasks")
+    keys: CallGroup[Keys] = CallGroup("keys", "Keys")
+    audit: CallGroup[AuditLog] = CallGroup("audit", "AuditLog")
+    leases: CallGroup[Leases] = CallGroup("leases", "Leases")
+    pairings: CallGroup[Pairings] = CallGroup("pairings", "Pairings")
+    history: CallGroup[History] = CallGroup("memories", "History")
+    memories: CallGroup[Memories] = CallGroup("memories", "Memories")
+    notes: CallGroup[Notes] = CallGroup("notes", "Notes")
+    files: CallGroup[Files] = CallGroup("deliveries", "Files")
+    deliveries: CallGroup[Deliveries] = CallGroup("deliveries", "Deliveries")
+    feedback: CallGroup[FeedbackCalls] = CallGroup("feedback", "FeedbackCalls")
+    fleet: CallGroup[Fleet] = CallGroup("fleet", "Fleet")
+    usage: CallGroup[UsageReports] = CallGroup("usage", "UsageReports")
+    overview: CallGroup[Overview] = CallGroup("overview", "Overview")
+    changes: CallGroup[Changes] = CallGroup("changes", "Changes")
+    orchestrations: CallGroup[Orchestrations] = CallGroup("orchestrations", "Orchestrations")
+    orchestration_config: CallGroup[OrchestrationConfigs] = CallGroup("orchestration_config", "OrchestrationConfigs")
+    orchestration_models: CallGroup[OrchestrationModels] = CallGroup("orchestration_config", "OrchestrationModels")
+    tenants: CallGroup[Tenants] = CallGroup("tenants", "Tenants")
+    archives: CallGroup[Archives] = CallGroup("archive", "Archives")
+    projects: CallGroup[Projects] = CallGroup("projects", "Projects")
+    rollouts: CallGroup[Rollouts] = CallGroup("rollouts", "Rollouts")
+    sampling: CallGroup[Sampling] = CallGroup("sampling", "Sampling")
+    skills: CallGroup[Skills] = CallGroup("skills", "Skills")
+    triggers: CallGroup[Triggers] = CallGroup("triggers", "Triggers")
+    webhooks: CallGroup[Webhooks] = CallGroup("webhooks", "Webhooks")
+    work_orders: CallGroup[WorkOrders] = CallGroup("work_orders", "WorkOrders")
+    work_order_policies: CallGroup[WorkOrderPolicies] = CallGroup("order_policies", "WorkOrderPolicies")
+    work_order_secrets: CallGroup[WorkOrderSecrets] = CallGroup("order_secrets", "WorkOrderSecrets")
+
     def __init__(
         self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
     ) -> None:
@@ -93,49 +134,13 @@ class SyncNovaClient:
         Raises:
             Unauthenticated: No key has this form.
         """
-        other = copy(self)
+        other = object.__new__(type(self))
         other._connect(self._transport.with_key(api_key, forwarded_for=forwarded_for, session_id=session_id))
         return other
 
     def _connect(self, transport: Transport) -> None:
         self._transport = transport
         self.base_url = transport.base_url
-        self.agents = Agents(transport)
-        self.threads = Threads(transport)
-        self.runs = Runs(transport)
-        self.run_lists = RunLists(transport)
-        self.datasets = Datasets(transport)
-        self.evaluations = Evaluations(transport)
-        self.secrets = Secrets(transport)
-        self.tasks = Tasks(transport)
-        self.keys = Keys(transport)
-        self.audit = AuditLog(transport)
-        self.leases = Leases(transport)
-        self.pairings = Pairings(transport)
-        self.history = History(transport)
-        self.memories = Memories(transport)
-        self.notes = Notes(transport)
-        self.files = Files(transport)
-        self.deliveries = Deliveries(transport)
-        self.feedback = FeedbackCalls(transport)
-        self.fleet = Fleet(transport)
-        self.usage = UsageReports(transport)
-        self.overview = Overview(self._transport)
-        self.changes = Changes(transport)
-        self.orchestrations = Orchestrations(transport)
-        self.orchestration_config = OrchestrationConfigs(transport)
-        self.orchestration_models = OrchestrationModels(transport)
-        self.tenants = Tenants(transport)
-        self.archives = Archives(transport)
-        self.projects = Projects(transport)
-        self.rollouts = Rollouts(transport)
-        self.sampling = Sampling(transport)
-        self.skills = Skills(transport)
-        self.triggers = Triggers(transport)
-        self.webhooks = Webhooks(transport)
-        self.work_orders = WorkOrders(transport)
-        self.work_order_policies = WorkOrderPolicies(transport)
-        self.work_order_secrets = WorkOrderSecrets(transport)
 
     def __enter__(self) -> Self:
         return self

@@ -18,6 +18,7 @@ from nova_workers.base.errors import Unauthenticated, Unavailable
 from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
 from nova_workers.client.retry import Attempts, Retry
 from nova_workers.client.sync.connection import Http, chunks_of, sleep
+from nova_workers.client.tls import tls_context
 
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
@@ -45,6 +46,7 @@ class Transport:
             base_url=self.base_url,
             headers={"User-Agent": "nova-workers-client"},
             timeout=timeout_s,
+            verify=tls_context(self.base_url),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
 
