@@ -15,20 +15,22 @@ from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
+_WORKER_ID = re.compile(r"[A-Za-z0-9_-]{1,80}@[A-Za-z0-9._-]{1,255}:[0-9]{1,10}\Z")
 _ID_PATTERN = r"^[A-Za-z0-9_-]{1,80}$"
 _QUOTE_CHARS = 80
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}\Z")
 
 
-def known_form(kind: str) -> Callable[[str], str]:
+def known_form(kind: str, form: re.Pattern[str] = _ID) -> Callable[[str], str]:
     """Return a check that refuses a malformed id like an unknown one, before it reaches Postgres: it takes no U+0000.
 
     Args:
         kind: What the id names, for the error.
+        form: Of its ids.
     """
 
     def check(value: str) -> str:
-        if _ID.match(value) is None:
+        if form.match(value) is None:
             quoted = value if len(value) <= _QUOTE_CHARS else value[:_QUOTE_CHARS] + "…"
             raise missing(kind, quoted)
         return value
@@ -97,6 +99,9 @@ TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator
 ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(known_form("thread"))]
 TurnIdPath = Annotated[str, Path(description="A turn's id."), AfterValidator(known_form("turn"))]
 TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(known_form("trigger"))]
+WorkerIdPath = Annotated[
+    str, Path(description="The id of a worker's process."), AfterValidator(known_form("worker", _WORKER_ID))
+]
 WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(known_form("webhook"))]
 
 AgentIdQuery = Annotated[

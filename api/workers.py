@@ -1,6 +1,7 @@
 """Live worker processes, from the records that they renew in Redis."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 import structlog
@@ -10,7 +11,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.base.keys import broker_queue, thread_lock, worker_presence, workers_index
 from nova_workers.base.vocabulary import QueuedReason
-from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
+from nova_workers.contracts.http.fleet import QueuedGroup, WorkerDrain, WorkerView
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 from nova_workers.domain.runs.rules.reasons import QueueSight
 from nova_workers.domain.runs.sql.reads import FREE_WORKER
@@ -23,6 +24,22 @@ _DEADLINE_S = 1.0
 async def live_workers(redis: Redis) -> list[WorkerView] | None:
     """Return the workers with a recent record; None if Redis does not answer."""
     return await _read(redis)
+
+
+def with_drains(
+    live: Sequence[WorkerView] | None, drains: Sequence[WorkerDrain]
+) -> tuple[list[WorkerView], list[WorkerDrain]]:
+    """Return live workers with the times of their orders to drain, and the orders to workers that have ended.
+
+    Args:
+        live: None if Redis does not answer: then a worker has ended if it recorded that.
+        drains: The orders of the last hour.
+    """
+    ordered_at = {drain.worker_id: drain.ordered_at for drain in drains}
+    workers = [worker.model_copy(update={"drain_ordered_at": ordered_at.get(worker.id)}) for worker in live or ()]
+    alive = {worker.id for worker in workers}
+    ended = [drain for drain in drains if drain.ended_at or (live is not None and drain.worker_id not in alive)]
+    return workers, ended
 
 
 async def name_missing_worker(redis: Redis, run: RunView) -> RunView:

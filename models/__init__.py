@@ -22,7 +22,7 @@ from .rights.audit_chain import AuditChain
 from .rights.ceilings import keep_ceilings
 from .rights.row_security import protect
 from .rollouts import Rollout
-from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
+from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerDrainOrder, WorkerSession
 from .sampling import RunSample, Sampling
 from .schedule import Trigger, TriggerFiring
 from .sessions import EngineSession
@@ -99,6 +99,7 @@ __all__ = [
     "WorkOrderPolicy",
     "WorkOrderSecret",
     "WorkOrderTrail",
+    "WorkerDrainOrder",
     "WorkerSession",
     "keep_ceilings",
     "metadata",

@@ -328,3 +328,13 @@ class WorkerSession(Table, table=True):
 
     worker_id: str = id_ref(primary=True)
     began_at: datetime = time(now=True)
+
+
+class WorkerDrainOrder(Table, table=True):
+    """A worker that an operator ordered to drain, and when its process ended."""
+
+    __tablename__ = "worker_drains"
+
+    worker_id: str = id_ref(primary=True)
+    ordered_at: datetime = time(now=True)
+    ended_at: datetime | None = time(null=True, comment="Null also of a process that ended without recording it")

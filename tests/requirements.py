@@ -122,6 +122,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "drain.suspects": "A drain of a worker drains the processes of its suspect runs too.",
     "drain.lock": "A lock that was not released delays the next run of its thread by one doorbell of the reconciler.",
     "drain.no-claims": "A draining worker claims nothing, and passes doorbells on.",
+    "drain.order": "A worker that an operator orders to drain requeues its runs and ends; one in its place does not.",
     "drain.sigterm": "On SIGTERM a worker process requeues its runs and ends within its grace.",
     "recover.expired": "A run whose lease expired is requeued at the front of its queue.",
     "recover.session": "Runs of a worker whose process died are requeued in seconds, and of no other worker.",

@@ -22,7 +22,7 @@ _BOUND = "current_setting('nova.tenant', true)"
 _TENANT_COLUMNS = {"tenants": "id"}
 """The column with the tenant, where it is not `tenant_id`."""
 
-_FLEET_ONLY = frozenset({"worker_sessions"})
+_FLEET_ONLY = frozenset({"worker_drains", "worker_sessions"})
 """Tables without a tenant that no tenant's session sees."""
 
 DEFAULT_RIGHTS = (

@@ -55,6 +55,7 @@ from nova_workers.domain.orders.rules.tick import OrderTicker
 from nova_workers.domain.rollouts.rules.service import RolloutSweep
 from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.drains import DrainOrders
 from nova_workers.domain.runs.rules.executor import RunExecutor
 from nova_workers.domain.runs.rules.holds import Holds
 from nova_workers.domain.runs.rules.lost_workers import LostWorkers
@@ -104,6 +105,7 @@ class WorkerServices:
     holds: Holds
     reconciler: Reconciler
     lost_workers: LostWorkers
+    drain_orders: DrainOrders
     suspects: SuspectRuns
     fork_server: ForkServer
     task_scheduler: TaskScheduler
@@ -308,6 +310,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
             worker_id=worker_id,
             every_s=settings.runs.lost_workers_every_s,
         ),
+        drain_orders=DrainOrders(database, worker_id),
         suspects=suspects,
         fork_server=fork_server,
         model_rankings=RankingRefresher(database, settings.orchestration),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from collections.abc import Collection, Coroutine
@@ -150,6 +151,7 @@ class WorkerProcess:
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
         self._tasks.append(asyncio.create_task(self._presence.run(), name="presence"))
         self._tasks.append(asyncio.create_task(machine.run(), name="machine_watch"))
+        self._tasks.append(asyncio.create_task(services.drain_orders.run(self._end_itself), name="drain_orders"))
         readiness = Readiness(services.database, services.redis, services.metrics, self._settings.worker.heartbeat_dir)
         self._tasks.append(asyncio.create_task(readiness.run(), name="readiness"))
         _log.info(
@@ -160,6 +162,11 @@ class WorkerProcess:
             slots=slots,
             sandbox=services.sandbox,
         )
+
+    def _end_itself(self) -> None:
+        """Drain as on SIGTERM of the platform, after which the process ends."""
+        if not self.services.executor.draining:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _warm_up(self) -> None:
         if not self._executes_runs:
@@ -201,6 +208,7 @@ class WorkerProcess:
     async def _close(self) -> None:
         if self._presence is not None:
             await self._presence.withdraw()
+        await self.services.drain_orders.record_end()
         await stop_tasks([*self._tasks, *([self._ringing] if self._ringing else [])])
         await self.services.aclose()
         _log.info("worker.stopped")

@@ -32,7 +32,7 @@ _SIZE: Final = "set NOVA_WORKER__CONCURRENCY, or start more workers"
 _QUEUES: Final = "start a worker with `nova worker --queues`; `nova fleet pause` holds runs"
 _LIMITS: Final = "runs have limits of their agent and tenant: `nova agents edit`, `nova tenant set`"
 _INSTEAD: Final[Mapping[str, str]] = {
-    "shutdown": "send SIGTERM to its process, which then requeues its runs",
+    "shutdown": "`nova fleet drain WORKER`, or send SIGTERM to its process: it requeues its runs",
     **dict.fromkeys(("revoke", "revoke_by_stamped_headers", "terminate"), _CANCEL),
     **dict.fromkeys(("autoscale", "pool_grow", "pool_restart", "pool_shrink"), _SIZE),
     **dict.fromkeys(("add_consumer", "cancel_consumer"), _QUEUES),

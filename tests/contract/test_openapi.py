@@ -155,6 +155,7 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "GET /v1/fleet/doors",
             "POST /v1/fleet/pause",
             "POST /v1/fleet/resume",
+            "POST /v1/fleet/workers/{worker_id}/drain operator",
             "GET /v1/fleet/providers operator",
             "POST /v1/fleet/providers/clear operator",
             "POST /v1/keys keys",

@@ -64,6 +64,7 @@ NOT_AUDITED = {
         ("leases", "upkeep_cursors", "model_rankings", "model_judgements", "worker_installs", "worker_sessions"),
         "bookkeeping",
     ),
+    "worker_drains": "orders are recorded as acts, with the worker as their target",
     **dict.fromkeys(("audit_events", "audit_chains"), "the log itself"),
     "project_items": "what an apply writes of agents, skills and triggers is recorded as theirs",
     "people": "their sign-ins are recorded as acts",

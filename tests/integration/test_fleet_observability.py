@@ -76,7 +76,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
         process.kill()
 
 
-@proves("celery.nodes", "celery.commands", "security.hosts")
+@proves("celery.nodes", "celery.commands", "security.hosts", "drain.order")
 async def test_a_run_is_in_traces_metrics_flower_and_logs(
     settings: Settings, database: Database, collector: TraceCollector, tmp_path: Path
 ) -> None:
@@ -194,12 +194,25 @@ async def _check_remote_control(fleet: Fleet, flower: httpx2.AsyncClient) -> Non
     env = {**fleet.env, "NOVA_WORKER__METRICS_PORT": "0"}
     worker = FleetProcess("twin", command, env, fleet.workers[0].log.with_name("twin.log"))
     try:
-        nodes = {(await fleet.worker_ready(each)).node or "" for each in (*fleet.workers, worker)}
+        twin = await fleet.worker_ready(worker)
+        nodes = {twin.node or "", *[(await fleet.worker_ready(each)).node or "" for each in fleet.workers]}
         assert len({node for node in nodes if node.startswith("worker-0-")}) == 2
         await asyncio.to_thread(_command_workers, fleet.env["NOVA_REDIS_URL"], nodes)
         await _check_pages(flower, nodes)
+        await _check_drain(fleet, worker, twin.id)
     finally:
         worker.kill()
+
+
+async def _check_drain(fleet: Fleet, worker: FleetProcess, worker_id: str) -> None:
+    """Check that a worker that is ordered to drain ends as on SIGTERM, and the others stay."""
+    order = await fleet.client.fleet.drain_worker(worker_id)
+    assert await worker.ended() == 0, worker.tail()
+    view = await fleet.client.fleet.view()
+    assert worker_id not in {each.id for each in view.workers or ()}
+    assert [(each.worker_id, each.ordered_at) for each in view.drained] == [(worker_id, order.ordered_at)]
+    assert view.drained[0].ended_at is not None
+    assert fleet.workers[0].exit_code is None
 
 
 def _command_workers(redis_url: str, nodes: set[str]) -> None:

@@ -13,9 +13,12 @@ from nova_workers.contracts.http.fleet import (
     ProvidersCleared,
     ProvidersView,
     QueuedView,
+    WorkerDrain,
 )
 from nova_workers.domain.agents.sql import records as agents
+from nova_workers.domain.runs.rules.drains import order_drain
 from nova_workers.domain.runs.sql import fleet as ledger
+from nova_workers.domain.runs.sql.drains import list_drains
 from nova_workers.domain.runs.sql.holds import count_held, hasten
 from nova_workers.domain.runs.sql.queued import count_queued
 from nova_workers.domain.runs.sql.top import last_minute, longest_running
@@ -25,9 +28,10 @@ from nova_workers.ledger.visibility import see_all_tenants
 from ...auth import AnyCaller, Caller, OperatorCaller
 from ...json_body import StrictRoute
 from ...openapi import problems
+from ...params import WorkerIdPath
 from ...providers import clear_rests, provider_rests
 from ...state import ApiState, State
-from ...workers import live_workers, name_missing_workers
+from ...workers import live_workers, name_missing_workers, with_drains
 
 _log = structlog.get_logger(__name__)
 
@@ -96,6 +100,20 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
     return await _with_workers(view, caller, state)
 
 
+@router.post("/workers/{worker_id}/drain", responses=problems(404))
+async def drain_worker(worker_id: WorkerIdPath, caller: OperatorCaller, state: State) -> WorkerDrain:
+    """Let a worker take no new runs, requeue those that it executes at their next step, and end its process.
+
+    It begins within seconds, and cannot be undone. Ordering it again changes nothing.
+    """
+    see_all_tenants()
+    live = await live_workers(state.services.redis)
+    async with state.services.work.begin() as tx:
+        drain = await order_drain(tx.connection, worker_id, live)
+    _log.info("worker.drain_requested", worker_id=worker_id, api_key_id=caller.key_id)
+    return drain
+
+
 @router.get("/providers", responses=problems(), name="list_providers")
 async def get_providers(caller: OperatorCaller, state: State) -> ProvidersView:
     """Get the keys of model providers that rest, and the models that fail, with reason, last error and next try."""
@@ -143,12 +161,19 @@ async def _check(connection: Connection, switch: ledger.Switch) -> None:
 async def _read(connection: Connection, caller: Caller) -> FleetView:
     tenant_id = None if caller.may("operator") else caller.tenant_id
     depth = await ledger.fleet_depth(connection, tenant_id)
-    switches = await ledger.list_switches(connection, tenant_id)
-    held = await count_held(connection, tenant_id)
-    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=None, switches=switches, held=held)
+    return FleetView(
+        runs=dict(depth.runs),
+        queues=list(depth.queues),
+        workers=None,
+        switches=await ledger.list_switches(connection, tenant_id),
+        held=await count_held(connection, tenant_id),
+        drained=await list_drains(connection) if caller.may("operator") else [],
+    )
 
 
 async def _with_workers(view: FleetView, caller: Caller, state: ApiState) -> FleetView:
-    workers = await live_workers(state.services.redis)
-    shown = (workers or []) if caller.may("operator") else None
-    return view.model_copy(update={"workers": shown, "redis_answers": workers is not None})
+    """Return a view with live workers; in `drained` it has the orders to them until then."""
+    live = await live_workers(state.services.redis)
+    workers, drained = with_drains(live, view.drained)
+    shown = workers if caller.may("operator") else None
+    return view.model_copy(update={"workers": shown, "drained": drained, "redis_answers": live is not None})

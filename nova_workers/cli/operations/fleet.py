@@ -1,6 +1,6 @@
 """`nova fleet`: queues, workers and model providers; pause and resume."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -11,7 +11,15 @@ from nova_workers.cli.operations.fleet_top import follow_top, show_top
 from nova_workers.cli.resources import group
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Heading, Output, age, short, stamp
-from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
+from nova_workers.contracts.http.fleet import (
+    FleetPause,
+    FleetView,
+    ProvidersCleared,
+    ProvidersView,
+    WorkerDrain,
+    WorkerView,
+    served_by_none_but,
+)
 
 app = group("See depth and workers; pause and resume.")
 
@@ -80,6 +88,25 @@ async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption
     session.out.write(after, _show)
 
 
+@remote(app, "drain")
+async def drain(
+    session: Session,
+    worker: Annotated[str, typer.Argument(help="Its id, or its host and pid as `nova fleet status` shows them.")],
+) -> None:
+    """Let a worker requeue its runs at their next step, and end. A supervisor may start another one in its place."""
+    calls = session.client.fleet
+    live = (await calls.view()).workers or []
+    found = _worker_named(worker, live)
+    order = await calls.drain_worker(worker if found is None else found.id)
+
+    def show(out: Output, order: WorkerDrain) -> None:
+        out.note(f"{order.worker_id} was ordered to drain {stamp(order.ordered_at)}: it begins within seconds")
+        if found is not None and (queues := served_by_none_but(found, live)):
+            out.note(f"no other worker takes runs of {', '.join(queues)}: they wait until one starts", "yellow")
+
+    session.out.write(order, show)
+
+
 @remote(app, "providers")
 async def providers(
     session: Session,
@@ -121,6 +148,23 @@ def _show_providers(out: Output, view: ProvidersView) -> None:
         )
 
 
+def _worker_named(name: str, workers: Sequence[WorkerView]) -> WorkerView | None:
+    """Return the worker with this id, or the one with this name in tables; None if there is none.
+
+    Raises:
+        BadParameter: Several have this name.
+    """
+    found = [worker for worker in workers if name in {worker.id, _name_of(worker)}]
+    if len(found) > 1:
+        ids = ", ".join(worker.id for worker in found)
+        raise typer.BadParameter(f"Several workers are {name!r}: {ids}.", param_hint="WORKER")
+    return found[0] if found else None
+
+
+def _name_of(worker: WorkerView) -> str:
+    return f"{worker.host}:{worker.pid}"
+
+
 def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:
     chosen = scope or ("agent" if agent else "tenant")
     return build(FleetPause, given(scope=chosen, agent_id=agent, reason=reason))
@@ -151,11 +195,11 @@ def _show(out: Output, view: FleetView) -> None:
             ("worker", ("", "spare"), "busy", ("queues", "fold"), ("seen", "spare")),
             [
                 (
-                    f"{worker.host}:{worker.pid}",
+                    _name_of(worker),
                     bar(worker.busy, worker.slots),
                     f"{worker.busy}/{worker.slots}"
                     + (f" + {worker.suspects} alone" if worker.suspects else "")
-                    + (" draining" if worker.draining else ""),
+                    + (" draining" if worker.draining else " to drain" if worker.drain_ordered_at else ""),
                     ", ".join(worker.queues),
                     worker.seen_at,
                 )
@@ -166,10 +210,7 @@ def _show(out: Output, view: FleetView) -> None:
         if installed:
             out.table(
                 ("worker", "project", "version", "code", ("problem", "fold")),
-                [
-                    (f"{worker.host}:{worker.pid}", code.project, code.version, code.code, code.problem)
-                    for worker, code in installed
-                ],
+                [(_name_of(worker), code.project, code.version, code.code, code.problem) for worker, code in installed],
             )
         # Those of one host say the same.
         for host, warning in dict.fromkeys((each.host, warning) for each in view.workers for warning in each.warnings):
@@ -182,6 +223,8 @@ def _show(out: Output, view: FleetView) -> None:
         out.note("Workers are shown to keys with the scope operator. `nova doctor` checks them.")
     else:
         out.note("No worker is alive: messages are accepted, and wait. Start one: nova worker", "yellow")
+    for order in view.drained:
+        out.note(f"{order.worker_id} drained" + (f" and ended {stamp(order.ended_at)}" if order.ended_at else ""))
     for switch in view.switches:
         because = f": {switch.reason}" if switch.reason else ""
         out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

@@ -20,7 +20,7 @@ from nova_workers.console.queued import hints_of
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import Shape, make_node, read_value, shape_of, split_errors
 from nova_workers.console.state import client_of
-from nova_workers.contracts.http.fleet import FleetPause
+from nova_workers.contracts.http.fleet import FleetPause, served_by_none_but
 from nova_workers.contracts.http.tenants import TenantChange
 
 
@@ -39,6 +39,7 @@ async def show(request: Request) -> Response:
         "fleet/show.html",
         fleet=fleet,
         hints=hints_of(fleet, queued),
+        alone={worker.id: served_by_none_but(worker, fleet.workers or ()) for worker in fleet.workers or ()},
         checks=checks,
         tenants=tenants,
         providers=providers,
@@ -57,6 +58,14 @@ async def resume(request: Request) -> Response:
     """End the pause of the fleet."""
     calls = client_of(request).fleet
     return await act(request, "/fleet", lambda: calls.resume(FleetPause(scope="fleet")), "The fleet starts runs again.")
+
+
+async def drain_worker(request: Request) -> Response:
+    """Let a worker requeue its runs and end."""
+    calls, worker_id = client_of(request).fleet, request.path_params["worker"]
+    return await act(
+        request, "/fleet", lambda: calls.drain_worker(worker_id), "The worker drains: it begins within seconds."
+    )
 
 
 async def clear_providers(request: Request) -> Response:
@@ -122,6 +131,7 @@ PAGE = PageModule(
         Route("/fleet", show),
         Route("/fleet/pause", pause, methods=["POST"]),
         Route("/fleet/resume", resume, methods=["POST"]),
+        Route("/fleet/workers/{worker:id}/drain", drain_worker, methods=["POST"]),
         Route("/fleet/providers/clear", clear_providers, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}", switch_tenant, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}/ceilings", ceilings, methods=["GET", "POST"]),

@@ -1,5 +1,6 @@
 """The HTTP contract of the fleet: its queues, workers and pauses."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -84,7 +85,29 @@ class WorkerView(View):
     """What an operator should change on its machine: a full disk, files of agents that end with a container."""
     projects: list[InstalledCode] = Field(default_factory=list[InstalledCode])
     """Projects and packages with tools and agents in Python that it has."""
+    drain_ordered_at: datetime | None = None
+    """When an operator ordered it to drain. It is `draining` within seconds."""
     seen_at: datetime
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether it begins new runs."""
+        return not self.draining and self.drain_ordered_at is None
+
+
+def served_by_none_but(worker: WorkerView, workers: Sequence[WorkerView]) -> list[str]:
+    """Return the queues whose runs wait once a worker drains, since no other one takes them."""
+    others = {queue for each in workers if each.id != worker.id and each.takes_runs for queue in each.queues}
+    return [queue for queue in worker.queues if queue not in others]
+
+
+class WorkerDrain(View):
+    """An order of an operator that a worker drains."""
+
+    worker_id: str
+    ordered_at: datetime
+    ended_at: datetime | None
+    """When its process ended. Null: it has not yet, or it could not record it."""
 
 
 class HeldRuns(View):
@@ -131,6 +154,8 @@ class FleetView(View):
     queues: list[QueueDepth]
     workers: list[WorkerView] | None
     """Null without the scope `operator`: workers serve all tenants. Empty while Redis does not answer."""
+    drained: list[WorkerDrain] = Field(default_factory=list[WorkerDrain])
+    """Workers that ended in the last hour, as an operator had ordered, the last ordered first. Empty for other keys."""
     redis_answers: bool = True
     """Whether Redis answers. While it does not, messages are accepted, and start when it is back."""
     switches: list[SwitchView]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx2
+import orjson
 import pytest
 from redis.asyncio import Redis
 
@@ -117,6 +118,28 @@ async def test_only_operators_see_tenants_and_pause_the_fleet(
     async with console.signed_in(limited.key) as browser:
         assert "Tenants" not in (await browser.get("/fleet")).text
         assert (await browser.post("/fleet/pause")).status_code == 403
+
+
+async def test_a_worker_is_drained_by_a_button_that_says_what_happens(
+    browser: httpx2.AsyncClient, redis: Redis
+) -> None:
+    worker_id = "wkr_console@host-a:7"
+    record = {
+        "id": worker_id, "host": "host-a", "pid": 7, "queues": ["of-console"], "slots": 8, "busy": 3,
+        "draining": False, "seen_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    await redis.zadd(keys.workers_index(), {worker_id: 1})
+    await redis.set(keys.worker_presence(worker_id), orjson.dumps(record))
+    page = (await browser.get("/fleet")).text
+    assert "No other worker takes runs of of-console" in page
+    assert (await browser.post(f"/fleet/workers/{worker_id}/drain")).status_code == 303
+    page = (await browser.get("/fleet")).text
+    assert "begins within seconds" in page
+    assert f"/fleet/workers/{worker_id}/drain" not in page
+    await redis.set(keys.worker_presence(worker_id), orjson.dumps(record | {"draining": True}))
+    assert "3 runs left" in (await browser.get("/fleet")).text
+    await redis.delete(keys.worker_presence(worker_id))
+    assert f"{worker_id} drained" in (await browser.get("/fleet")).text
 
 
 async def test_a_failing_model_is_shown_to_operators_and_cleared(

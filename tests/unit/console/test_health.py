@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.console.pages.home.overview import health_of
 from nova_workers.console.queued import hints_of
-from nova_workers.contracts.http.fleet import FleetView, QueuedGroup, QueuedView, WorkerView
+from nova_workers.contracts.http.fleet import FleetView, QueuedGroup, QueuedView, WorkerView, served_by_none_but
 
 
 def _queued(*reasons: QueuedReason) -> QueuedView:
@@ -61,3 +61,11 @@ def test_workers_that_drain_are_named_with_what_happens_to_their_runs() -> None:
     assert (
         text == "One worker drains: no new run starts there. 3 runs there stop at their next step, and go on elsewhere."
     )
+
+
+def test_queues_that_only_one_worker_serves_are_named_before_it_drains() -> None:
+    one, other = _worker(), _worker().model_copy(update={"id": "wkr_2"})
+    assert served_by_none_but(one, [one]) == ["background"]
+    assert served_by_none_but(one, [one, other]) == []
+    assert served_by_none_but(one, [one, other.model_copy(update={"draining": True})]) == ["background"]
+    assert served_by_none_but(one, [one, other.model_copy(update={"drain_ordered_at": one.seen_at})]) == ["background"]

@@ -11,6 +11,7 @@ from nova_workers.contracts.http.fleet import (
     ProvidersCleared,
     ProvidersView,
     QueuedView,
+    WorkerDrain,
 )
 
 
@@ -43,6 +44,10 @@ class Fleet:
     def resume(self, pause: FleetPause) -> FleetView:
         """Allow claims in the scope again."""
         return self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
+
+    def drain_worker(self, worker_id: str) -> WorkerDrain:
+        """Let a worker requeue its runs and end; for operators. It begins within seconds."""
+        return self._transport.fetch(WorkerDrain, "POST", f"/v1/fleet/workers/{worker_id}/drain")
 
     def providers(self) -> ProvidersView:
         """Return the keys of model providers that rest, and the models that fail; for operators."""

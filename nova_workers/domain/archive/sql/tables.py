@@ -179,6 +179,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "run_attempts": "name workers of this fleet",
     "model_calls": "how this fleet asked models",
     "request_parts": "with their model calls",
+    "worker_drains": "are those of this fleet's workers",
     "worker_installs": "are those of this fleet's workers",
     "worker_sessions": "are those of this fleet's workers",
     "audit_events": "what keys and agents did in this fleet",

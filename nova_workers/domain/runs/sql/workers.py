@@ -63,6 +63,8 @@ DELETE FROM worker_sessions s
    AND NOT EXISTS (SELECT FROM runs r WHERE r.status = 'running' AND r.worker_id = s.worker_id)
 """
 
+_HAS_SESSION = "SELECT EXISTS (SELECT FROM worker_sessions WHERE worker_id = :worker_id)"
+
 _FORGET = "DELETE FROM worker_sessions WHERE worker_id = :worker_id"
 
 
@@ -102,3 +104,8 @@ async def recover_runs_of(connection: Connection, worker_ids: Sequence[str], *, 
 async def forget_worker(connection: Connection, worker_id: str) -> None:
     """Record that a worker has no session to judge it by: it ended after its runs, or its session broke."""
     await connection.execute(_FORGET, worker_id=worker_id)
+
+
+async def has_session(connection: Connection, worker_id: str) -> bool:
+    """Return whether a worker has a session to judge it by, as far as others have seen."""
+    return await connection.fetchval(_HAS_SESSION, worker_id=worker_id)

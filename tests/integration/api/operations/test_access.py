@@ -163,8 +163,11 @@ MAKES_ITS_OWN = {
     ("PUT", "/v1/leases/{name}"),
     ("PUT", "/v1/work-order-policies/{policy_id}"),
 }
-OPERATORS_ONLY = {(method, "/v1/tenants/{tenant_id}") for method in ("GET", "PATCH", "DELETE")}
-"""Refused with 403 to a key without the scope `operator`, whatever the id: tested with tenants."""
+OPERATORS_ONLY = {
+    *((method, "/v1/tenants/{tenant_id}") for method in ("GET", "PATCH", "DELETE")),
+    ("POST", "/v1/fleet/workers/{worker_id}/drain"),
+}
+"""Refused with 403 to a key without the scope `operator`, whatever the id: tested with tenants, and with workers."""
 LISTS = (
     "/v1/threads",
     "/v1/runs",

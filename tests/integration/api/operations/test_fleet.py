@@ -9,9 +9,11 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.base.keys import worker_presence, workers_index
+from nova_workers.domain.runs.sql.drains import is_drain_ordered
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
+from tests.requirements import proves
 from tests.support.waiting import until
 
 # What it looks at or changes is of the whole fleet.
@@ -132,6 +134,39 @@ async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
         fleet = (await plain.get("/v1/fleet")).json()
         assert fleet["runs"]["queued"] == 0
         assert fleet["workers"] is None
+
+
+@proves("drain.order")
+async def test_an_operator_orders_a_worker_to_drain_once(api: Api, database: Database, redis: Redis) -> None:
+    worker_id, successor = "wkr_1@host-a:7", "wkr_2@host-a:7"
+    path = f"/v1/fleet/workers/{worker_id}/drain"
+    assert (await api.http.post(path)).json()["context"] == {"kind": "worker", "id": worker_id}
+    assert (await api.http.post("/v1/fleet/workers/worker-0/drain")).status_code == 404
+    for id_ in (worker_id, successor):
+        await redis.zadd(workers_index(), {id_: 1})
+        record = {
+            "id": id_, "host": "host-a", "pid": 7, "queues": ["interactive"], "slots": 8, "busy": 3,
+            "draining": False, "seen_at": "2026-01-01T00:00:00Z",
+        }  # fmt: skip
+        await redis.set(worker_presence(id_), orjson.dumps(record))
+    narrow = await make_tenant(database, ("runs", "agents", "pause"), api.tenant.id)
+    async with api.client(narrow.key) as plain:
+        assert (await plain.post(path)).status_code == 403
+    order = (await api.http.post(path)).json()
+    assert order == {"worker_id": worker_id, "ordered_at": order["ordered_at"], "ended_at": None}
+    assert (await api.http.post(path)).json() == order
+    recorded = "SELECT array_agg(action || ' ' || target_id) FROM audit_events WHERE target_kind = 'worker'"
+    assert await database.fetchval(recorded) == [f"worker.drained {worker_id}"]
+    async with database.connection() as connection:
+        assert [await is_drain_ordered(connection, each) for each in (worker_id, successor)] == [True, False]
+    view = (await api.http.get("/v1/fleet")).json()
+    assert [worker["drain_ordered_at"] for worker in view["workers"]] == [order["ordered_at"], None]
+    assert view["drained"] == []
+    await redis.delete(worker_presence(worker_id))
+    assert (await api.http.get("/v1/fleet")).json()["drained"] == [order]
+    async with api.client(narrow.key) as plain:
+        assert (await plain.get("/v1/fleet")).json()["drained"] == []
+    assert (await api.http.post(path)).status_code == 404
 
 
 async def test_a_pause_lasts_until_it_is_resumed(api: Api, worker: ManualWorker) -> None:
