@@ -15,6 +15,9 @@ async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, no
     await expect(page).to_have_url(f"{nova.url}/")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Home")
     await expect(page.get_by_text("Publish version 2.4?").first).to_be_visible()
+    await page.locator("svg.plot").first.locator("[tabindex='0']").focus()
+    await page.keyboard.press("ArrowLeft")
+    await expect(page.locator(".plot-values")).to_have_text(re.compile(r"^\d\d:00(nothing|\d+ succeeded)"))
     await page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
     await expect(page.get_by_role("row", name=re.compile("How did we do this week"))).to_be_visible()
@@ -98,7 +101,15 @@ async def test_shortcuts_go_to_pages_and_are_listed(page: Page, nova: Site) -> N
     await page.keyboard.press("Escape")
     await page.locator("h1").click()
     await page.keyboard.press("j")
-    await expect(page.locator("[data-rows] tbody tr").first.locator("td.main a")).to_be_focused()
+    rows = page.locator("[data-rows] tbody tr")
+    await expect(rows.first.locator("td.main a")).to_be_focused()
+    await page.keyboard.press("x")
+    await page.keyboard.press("ArrowDown")
+    await expect(rows.nth(1).locator("td.main a")).to_be_focused()
+    await page.keyboard.press("x")
+    await expect(page.get_by_text("2 selected")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_text("2 selected")).to_be_hidden()
 
 
 async def test_the_palette_finds_pages_and_ids(page: Page, nova: Site) -> None:

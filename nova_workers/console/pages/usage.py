@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.console.drawing.charts import Series, stacked_bars
+from nova_workers.console.drawing.usage import begin_of_period_before, plots_of
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
@@ -25,21 +25,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 async def show(request: Request) -> Response:
     """Show a report."""
     report, days = await _report(request)
-    by_day = report if report.group_by == "day" else await client_of(request).usage.report("day", days=days)
-    bars = list(reversed(by_day.groups))
-    labels = [(group.key or "")[5:] for group in bars]
-    cost = stacked_bars(
-        "Cost by day", labels, [Series("USD", "main", [group.cost_usd or 0.0 for group in bars])], "USD"
-    )
-    tokens = stacked_bars(
-        "Tokens by day",
-        labels,
-        [
-            Series("input tokens", "main", [float(group.input_tokens) for group in bars]),
-            Series("output tokens", "second", [float(group.output_tokens) for group in bars]),
-        ],
-        "tokens",
-    )
+    calls = client_of(request).usage
+    by_day = report if report.group_by == "day" else await calls.report("day", days=days, limit=_ROWS)
+    before = await calls.report("day", since=begin_of_period_before(report), until=report.since, limit=_ROWS)
     return render(
         request,
         "usage/show.html",
@@ -47,8 +35,7 @@ async def show(request: Request) -> Response:
         days=days,
         periods=[(str(period), f"{period} days" if period > 1 else "today") for period in _PERIODS],
         groupings=get_args(UsageGrouping),
-        cost=cost,
-        tokens=tokens,
+        plots=plots_of(by_day, before),
     )
 
 

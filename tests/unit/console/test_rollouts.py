@@ -95,7 +95,7 @@ def test_plots_have_both_versions_side_by_side() -> None:
     ended, failed, cost, took, score = plots_of(history)
     assert ended.legend == [("c0", "version 8", "4"), ("c2", "version 7", "30")]
     assert failed.legend == [("c0", "version 8", "25 %"), ("c2", "version 7", "3.3 %")]
-    assert "<title>23:00: 0 version 7, 25 version 8</title>" in failed.svg
+    assert "<title>23:00\n0 version 7\n25 version 8</title>" in failed.svg
     assert cost.legend[0] == ("c0", "version 8", "$0.0200")
     assert took.legend[1] == ("c2", "version 7", "1.5 s")
     assert score.legend == [("c0", "version 8", "-0.50"), ("c2", "version 7", "-")]
@@ -104,7 +104,7 @@ def test_plots_have_both_versions_side_by_side() -> None:
 def test_a_plot_of_scores_has_room_below_zero() -> None:
     svg = str(lines("Score", ["a", "b"], [Series("x", "main", [-1.0, 0.5])], lowest=-1.0))
     assert 'd="M150.0 120.0L450.0' in svg
-    assert "<title>a: -1 x</title>" in svg
+    assert "<title>a\n-1 x</title>" in svg
     assert ">-0.5</text>" in svg
 
 

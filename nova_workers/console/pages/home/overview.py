@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
@@ -11,11 +12,11 @@ from nova_workers.base.errors import Forbidden
 from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
 from nova_workers.console.drawing.charts import Plot
-from nova_workers.console.pages.home.plots import PERIODS, plots_by_key, plots_of_all
+from nova_workers.console.pages.home.plots import PERIODS, plots_by_key, plots_of_all, split
 from nova_workers.console.paging import filter_of
 from nova_workers.console.queued import REASONS
 from nova_workers.console.rendering import render
-from nova_workers.console.state import client_of
+from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS, RESERVED_AGENTS
 from nova_workers.contracts.http.fleet import FleetView, QueuedView
 from nova_workers.contracts.http.overview.activity import ActivityGrouping
@@ -64,7 +65,7 @@ async def show(request: Request) -> Response:
         if_allowed(client.runs.list(media=False, limit=_ROWS), None),
         asyncio.gather(client.fleet.view(), client.fleet.queued()),
         if_allowed(client.tenants.budgets(), None),
-        if_allowed(_plots(client, over, by), ()),
+        if_allowed(_plots(client, over, by, state_of(request).clock.now()), ()),
     )
     runs = recent.items if recent else ()
     return render(
@@ -82,7 +83,7 @@ async def show(request: Request) -> Response:
         plots=plots,
         over=over,
         by=by,
-        periods=[(word, title) for word, (title, _) in PERIODS.items()],
+        periods=[(word, period.title) for word, period in PERIODS.items()],
         may_read_runs=recent is not None,
     )
 
@@ -127,14 +128,14 @@ async def _first_steps(client: NovaClient, *, wrote: bool) -> Sequence[Step]:
     return () if all(step.done for step in steps) else steps
 
 
-async def _plots(client: NovaClient, over: str, by: str | None) -> Sequence[Plot]:
-    bucket = PERIODS[over][1]
+async def _plots(client: NovaClient, over: str, by: str | None, now: datetime) -> Sequence[Plot]:
+    period, calls = PERIODS[over], client.overview
+    both = calls.activity(period.bucket, since=now - 2 * period.length)
     if by is None:
-        return plots_of_all(await client.overview.activity(bucket))
-    activity, grouped = await asyncio.gather(
-        client.overview.activity(bucket), client.overview.activity(bucket, group_by=_GROUPINGS[by])
-    )
-    return plots_by_key(grouped, activity.buckets)
+        return plots_of_all(*split(await both, period))
+    activity, grouped = await asyncio.gather(both, calls.activity(period.bucket, group_by=_GROUPINGS[by]))
+    shown, past = split(activity, period)
+    return plots_by_key(grouped, shown.buckets, past)
 
 
 def _chosen(request: Request, name: str, words: Collection[str]) -> str | None:

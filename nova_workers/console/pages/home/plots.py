@@ -1,8 +1,8 @@
-"""Plots of what happened: in all, or by agent or model."""
+"""Plots of what happened: in all, or by agent or model, beside the period before."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -13,12 +13,28 @@ from nova_workers.console.formats import duration, tokens, usd
 from nova_workers.console.names import agent_name
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityView, BucketSize
 
-PERIODS: Final[Mapping[str, tuple[str, BucketSize]]] = {
-    "hour": ("Last hour", "minute"),
-    "day": ("Last day", "hour"),
-    "month": ("Last 30 days", "day"),
+
+class Period(NamedTuple):
+    """A time that plots are over.
+
+    Attributes:
+        before: The time of the same length before it, in words.
+        buckets: How many are as long as the period.
+    """
+
+    title: str
+    before: str
+    bucket: BucketSize
+    buckets: int
+    length: timedelta
+
+
+PERIODS: Final[Mapping[str, Period]] = {
+    "hour": Period("Last hour", "the hour before", "minute", 60, timedelta(hours=1)),
+    "day": Period("Last day", "the day before", "hour", 24, timedelta(days=1)),
+    "month": Period("Last 30 days", "the 30 days before", "day", 30, timedelta(days=30)),
 }
-"""The title and the buckets, by the word of the address."""
+"""The periods, by the word of the address."""
 _MOST_KEYS = 5
 """Agents or models with a colour of their own: those with the most; the others are one."""
 _OTHERS = "others"
@@ -26,51 +42,77 @@ _OTHERS = "others"
 _Value = Callable[[ActivityBucket], float | None]
 
 
-def plots_of_all(activity: ActivityView) -> list[Plot]:
+class Past:
+    """The period before the one that is shown, bucket by bucket."""
+
+    def __init__(self, title: str, buckets: Sequence[ActivityBucket]) -> None:
+        self._title = title
+        self._buckets = buckets
+
+    def series(self, value: _Value, of: str = "") -> Series | None:
+        """Return a value's series; None if there was nothing."""
+        values = [value(bucket) for bucket in self._buckets]
+        return Series(f"{of} {self._title}".strip(), "before", values) if any(values) else None
+
+
+def split(activity: ActivityView, period: Period) -> tuple[ActivityView, Past]:
+    """Return the second half of activity over two periods, and the first: each bucket's is a period older."""
+    buckets = activity.buckets
+    shown = activity.model_copy(update={"since": activity.since + period.length, "buckets": buckets[period.buckets :]})
+    return shown, Past(period.before, buckets[: max(len(buckets) - period.buckets, 0)])
+
+
+def plots_of_all(activity: ActivityView, past: Past) -> list[Plot]:
     """Return the plots of all that happened, from activity without a grouping."""
     buckets, labels, unit = activity.buckets, _labels(activity), f"by {activity.bucket}"
     links = [_runs_of(bucket) for bucket in buckets]
 
-    def bars(title: str, shown: Callable[[float], str | Markup], name: str, *parts: tuple[str, str, _Value]) -> Plot:
+    def bars(
+        title: str, shown: Callable[[float], str | Markup], name: str, total: _Value, *parts: tuple[str, str, _Value]
+    ) -> Plot:
+        full, before = f"{title}, {unit}", past.series(total)
         series = [Series(part, kind, [value(bucket) for bucket in buckets]) for part, kind, value in parts]
-        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in series]
-        return Plot(f"{title}, {unit}", stacked_bars(f"{title}, {unit}", labels, series, name, links=links), legend)
+        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in _all(series, before)]
+        return Plot(full, stacked_bars(full, labels, series, name, links=links, before=before), legend)
 
     spread = [
         Series("median", "main", [bucket.duration_s.p50 if bucket.duration_s else None for bucket in buckets]),
         Series("95 of 100", "second", [bucket.duration_s.p95 if bucket.duration_s else None for bucket in buckets]),
     ]
-    took = f"Time of a run, {unit}"
+    took, median_before = f"Time of a run, {unit}", past.series(_median, "median")
     return [
         bars(
             "Runs that ended",
             _number,
             "runs",
-            ("succeeded", "good", lambda bucket: float((bucket.ended or {}).get("succeeded", 0))),
-            ("failed", "bad", lambda bucket: float((bucket.ended or {}).get("failed", 0))),
+            lambda bucket: _succeeded(bucket) + _failed(bucket),
+            ("succeeded", "good", _succeeded),
+            ("failed", "bad", _failed),
         ),
         Plot(
             took,
-            lines(took, labels, spread, "s", links=[f"{link}&sort=duration" for link in links]),
-            [(each.kind, each.title, _highest(each)) for each in spread],
+            lines(took, labels, spread, "s", links=[f"{link}&sort=duration" for link in links], before=median_before),
+            [(each.kind, each.title, _highest(each)) for each in _all(spread, median_before)],
         ),
         bars(
             "Tokens",
             tokens_in_words,
             "tokens",
+            _all_tokens,
             ("input", "main", lambda bucket: float(bucket.input_tokens)),
             ("output", "second", lambda bucket: float(bucket.output_tokens)),
         ),
-        bars("Cost", usd, "USD", ("USD", "main", lambda bucket: bucket.cost_usd)),
+        bars("Cost", usd, "USD", _cost, ("USD", "main", _cost)),
     ]
 
 
-def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> list[Plot]:
+def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket], past: Past) -> list[Plot]:
     """Return the plots of each agent or model.
 
     Args:
         activity: With a grouping: only buckets in which something happened.
         periods: All buckets of the same time, without the grouping.
+        past: The period before, of all together: medians of agents have no sum.
     """
     links = [_runs_of(bucket) for bucket in periods]
     at = {bucket.since: place for place, bucket in enumerate(periods)}
@@ -92,9 +134,9 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
         return [Series(title(key), f"c{order.index(key)}", rows[key]) for key in found]
 
     def bars(title: str, unit_name: str, shown: Callable[[float], str | Markup], value: _Value) -> Plot:
-        made, full = series(value, with_others=True), f"{title}, {unit}"
-        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in made]
-        return Plot(full, stacked_bars(full, labels, made, unit_name, links=links), legend, of_agents)
+        made, full, before = series(value, with_others=True), f"{title}, {unit}", past.series(value)
+        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in _all(made, before)]
+        return Plot(full, stacked_bars(full, labels, made, unit_name, links=links, before=before), legend, of_agents)
 
     medians, took = series(_median, with_others=False), f"Median time of a run, {unit}"
     done = (
@@ -111,7 +153,7 @@ def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> l
             of_agents,
         ),
         bars("Tokens", "tokens", tokens_in_words, _all_tokens),
-        bars("Cost", "USD", usd, lambda bucket: bucket.cost_usd),
+        bars("Cost", "USD", usd, _cost),
     ]
 
 
@@ -145,6 +187,22 @@ def _labels(activity: ActivityView, periods: Sequence[ActivityBucket] | None = N
 
 def _name(bucket: ActivityBucket) -> str:
     return bucket.key or "unknown"
+
+
+def _all(series: Sequence[Series], before: Series | None) -> list[Series]:
+    return [*series, *([] if before is None else [before])]
+
+
+def _succeeded(bucket: ActivityBucket) -> float:
+    return float((bucket.ended or {}).get("succeeded", 0))
+
+
+def _failed(bucket: ActivityBucket) -> float:
+    return float((bucket.ended or {}).get("failed", 0))
+
+
+def _cost(bucket: ActivityBucket) -> float | None:
+    return bucket.cost_usd
 
 
 def _ended(bucket: ActivityBucket) -> float:

@@ -1,4 +1,5 @@
-// Keyboard shortcuts: `g` and a letter goes to a page, `/` to its search, j and k through rows, `?` lists them.
+// Keyboard shortcuts: `g` and a letter goes to a page, `/` to its search, j and k through rows, of which x selects one,
+// `?` lists them all.
 
 const SEQUENCE_MS = 1500;
 
@@ -29,11 +30,15 @@ function plain(key) {
   if (key === "/") return focusSearch();
   if (key === "j") return moveRow(1);
   if (key === "k") return moveRow(-1);
+  if (key === "ArrowDown" || key === "ArrowUp") return Boolean(currentRow()) && moveRow(key === "ArrowDown" ? 1 : -1);
+  if (key === "x") return select(currentRow());
+  if (key === "Escape") return !document.activeElement.closest(".menu") && selectNone();
   return false;
 }
 
 function isTyping(element) {
-  return element.isContentEditable || element.matches("input, textarea, select") || Boolean(element.closest("dialog[open]"));
+  const isWritten = element.matches("input:not([type=checkbox]), textarea, select");
+  return element.isContentEditable || isWritten || Boolean(element.closest("dialog[open]"));
 }
 
 function goTo(key) {
@@ -58,11 +63,29 @@ function moveRow(by) {
   const links = [...document.querySelectorAll("[data-rows] tbody tr td a:first-of-type, .rows li > a")];
   const rows = links.filter((link, at) => links.findIndex((other) => row(other) === row(link)) === at);
   if (!rows.length) return false;
-  const at = rows.findIndex((link) => row(link).contains(document.activeElement));
+  const at = rows.findIndex((link) => row(link) === currentRow());
   const next = rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))];
   next.focus();
   next.scrollIntoView({ block: "nearest" });
   return true;
+}
+
+// The row of a list that has the focus.
+function currentRow() {
+  return document.activeElement.closest("[data-rows] tbody tr, .rows li");
+}
+
+function select(row) {
+  const box = row?.querySelector("td.tick input[type=checkbox]");
+  box?.click();
+  return Boolean(box);
+}
+
+function selectNone() {
+  const boxes = document.querySelectorAll("[data-rows] .tick input:checked");
+  // The box of the heading, which is first, clears the others.
+  for (const box of boxes) if (box.checked) box.click();
+  return boxes.length > 0;
 }
 
 function row(link) {
