@@ -1,21 +1,27 @@
 """Commands that talk to the API: each gets ``--json``, ``--api-url`` and ``--api-key``, and a `Session`."""
 
+from __future__ import annotations
+
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import typer
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.base.config import Settings, load_settings
 from nova_workers.base.errors import InvalidInput, Unauthenticated
+from nova_workers.base.home import home_folder
 from nova_workers.base.validation import place_of, problem_of
-from nova_workers.cli.target import Target, find_target
+from nova_workers.cli.target import Target, find_target, read_settings
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
+
+if TYPE_CHECKING:
+    from nova_workers.base.config import Settings
 
 ApiUrlOption = Annotated[
     str | None,
@@ -38,12 +44,17 @@ Body = Callable[Concatenate["Session", P], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The client, output and settings of a command."""
+    """The client and the output of a command, and NOVA_HOME."""
 
     client: NovaClient
     out: Output
     target: Target
-    settings: Settings
+    home: Path
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, which are read now."""
+        return read_settings()
 
 
 @asynccontextmanager
@@ -51,13 +62,13 @@ async def open_session(*, json_mode: bool, api_url: str | None, api_key: str | N
     """Find the fleet, and open a client for it.
 
     Raises:
-        ConfigurationError: The settings, the URL or a file of NOVA_HOME cannot be used.
+        ConfigurationError: The URL or a file of NOVA_HOME cannot be used.
     """
-    settings = load_settings()
-    target = find_target(settings, api_url=api_url, api_key=api_key)
+    home = home_folder()
+    target = find_target(home, api_url=api_url, api_key=api_key)
     async with target.client() as client:
         try:
-            yield Session(client, Output(json_mode=json_mode), target, settings)
+            yield Session(client, Output(json_mode=json_mode), target, home)
         except Unauthenticated as error:
             raise Unauthenticated(f"{error.message} (The key: {target.key_source}.)", **error.fields) from error
 

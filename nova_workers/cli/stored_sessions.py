@@ -24,7 +24,7 @@ _DIGEST_CHARS: Final = 16
 class StoredSession(BaseModel):
     """A person's session at one API, with the key that ends with it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     api_url: str
     api_key: str

@@ -1,17 +1,22 @@
 """The fleet that a command uses, and the key."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.stored_sessions import read_session
 from nova_workers.client.client import NovaClient
+
+if TYPE_CHECKING:
+    from nova_workers.base.config import Settings
 
 STATE_FILE = "nova.json"
 """Under NOVA_HOME: the processes of `nova up` and their addresses."""
@@ -19,6 +24,7 @@ STATE_FILE = "nova.json"
 KEY_FILE = "api_key"
 """Under NOVA_HOME: the first key, which `nova up` creates."""
 
+_CONFIG = "nova_workers.base.config"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -51,6 +57,15 @@ class Servers:
     redis_url: str | None
 
 
+def read_settings() -> Settings:
+    """Read the settings from the environment, for what most commands do not need: it imports all of them, in 0.1 s.
+
+    Raises:
+        ConfigurationError: A variable has the wrong form; the message names each.
+    """
+    return import_module(_CONFIG).load_settings()
+
+
 def find_servers(settings: Settings) -> Servers:
     """Return the servers that the environment names, else those of a `nova up` in this home."""
     state = read_state(settings.home)
@@ -69,14 +84,14 @@ def client_for(url: str, api_key: str | None, session_id: str | None) -> NovaCli
     return NovaClient(url, api_key).with_key(api_key, session_id=session_id)
 
 
-def find_target(settings: Settings, *, api_url: str | None, api_key: str | None, with_session: bool = True) -> Target:
+def find_target(home: Path, *, api_url: str | None, api_key: str | None, with_session: bool = True) -> Target:
     """Return the fleet that the options, the environment or the files of `nova up` name, and the key for it.
 
     The key that is given is used, else that of a session of `nova login` at this API, else that of the key file. The
     key file belongs to the fleet of this home: it is never sent to another host.
 
     Args:
-        settings: For NOVA_HOME and the API's usual address.
+        home: NOVA_HOME.
         api_url: From ``--api-url`` or NOVA_API_URL.
         api_key: From ``--api-key`` or NOVA_API_KEY.
         with_session: Whether the key may be that of a person's session. A process that goes on has a key of its own.
@@ -84,7 +99,7 @@ def find_target(settings: Settings, *, api_url: str | None, api_key: str | None,
     Raises:
         ConfigurationError: The URL has no usable form, or a file cannot be read.
     """
-    url, url_source = _find_url(settings, api_url)
+    url, url_source = _find_url(home, api_url)
     host = _checked_host(url)
     url = url.rstrip("/")
     if api_key:
@@ -93,7 +108,7 @@ def find_target(settings: Settings, *, api_url: str | None, api_key: str | None,
     if session is not None:
         source = f"the session of {session.name} by `nova login`; run it again once that has ended"
         return Target(url, session.api_key, url_source, source, session.session_id)
-    path = settings.home / KEY_FILE
+    path = home / KEY_FILE
     if api_url is not None and host not in _LOOPBACK:
         missing = (
             f"none: give --api-key or NOVA_API_KEY, or run `nova login` ({path} is only for the fleet of this machine)"
@@ -124,12 +139,13 @@ def read_state(home: Path) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-def _find_url(settings: Settings, api_url: str | None) -> tuple[str, str]:
+def _find_url(home: Path, api_url: str | None) -> tuple[str, str]:
     if api_url:
         return api_url, "--api-url or NOVA_API_URL"
-    state_url = read_state(settings.home).get("api_url")
+    state_url = read_state(home).get("api_url")
     if isinstance(state_url, str) and state_url:
-        return state_url, str(settings.home / STATE_FILE)
+        return state_url, str(home / STATE_FILE)
+    settings = read_settings()
     return f"http://{settings.api.host}:{settings.api.port}", "the default; no `nova up` has run in this home"
 
 

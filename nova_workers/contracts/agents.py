@@ -35,7 +35,7 @@ SubagentName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9
 class _Value(TrueNumbers):
     """The docstrings below fields are their descriptions in the API's document, and in the form of the console."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 @authored(

@@ -31,7 +31,7 @@ SCOPE_OF: Final[Mapping[ChangeSubject, Scope | None]] = {
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
 
 class Ready(_Event):
@@ -62,4 +62,4 @@ class Changed(_Event):
 
 
 ChangeEvent = Annotated[Ready | Reset | Changed, Field(discriminator="type")]
-change_event_adapter: TypeAdapter[ChangeEvent] = TypeAdapter(ChangeEvent)
+change_event_adapter: TypeAdapter[ChangeEvent] = TypeAdapter(ChangeEvent, config={"defer_build": True})

@@ -16,7 +16,7 @@ EFFECT_CALL: Final = "nova/effect:"
 class RunError(BaseModel):
     """Why a run failed."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     kind: str
     message: str | None = None
@@ -39,7 +39,7 @@ class EndedRun(BaseModel):
         finished_at: When it ended.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     run_id: str
     tenant_id: str

@@ -275,4 +275,4 @@ Evaluator = Annotated[
     | Judge,
     Field(discriminator="kind"),
 ]
-evaluator_adapter: TypeAdapter[Evaluator] = TypeAdapter(Evaluator)
+evaluator_adapter: TypeAdapter[Evaluator] = TypeAdapter(Evaluator, config={"defer_build": True})

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 class TriggerOccurrence(BaseModel):
     """The trigger that fired the run, and for which of its planned times."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     id: str
     title: str | None = None
@@ -23,7 +23,7 @@ class EventContext(BaseModel):
     A field that a later release adds needs a default: rows without it stay.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     at: AwareDatetime
     """When the turn was first started."""

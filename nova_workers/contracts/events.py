@@ -35,7 +35,7 @@ AFTER_LIVE = 2**53 - 1
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     at: datetime | None = None
     """When it happened, by the worker's clock. None in a replay of an event whose time is not in the ledger."""
@@ -44,7 +44,7 @@ class _Event(BaseModel):
 class DeliveryTarget(BaseModel):
     """Where a run's answer goes, besides its stream."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     channel: str | None = None
     """The ``channel`` of the run's metadata."""
@@ -315,7 +315,7 @@ class OptionLeftOut(_Event):
 class AwayServer(BaseModel):
     """A tool server that does not answer."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     name: str
     reason: str
@@ -382,14 +382,14 @@ Event = Annotated[
     Field(discriminator="type"),
 ]
 
-event_adapter: TypeAdapter[Event] = TypeAdapter(Event)
+event_adapter: TypeAdapter[Event] = TypeAdapter(Event, config={"defer_build": True})
 """Parses an event from JSON; an unknown type is an error, an unknown field is not."""
 
 
 class EventCursor(BaseModel):
     """The id of an event: a client's position in a run's stream. ``0-0`` is before the first."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     attempt: int = Field(default=0, ge=0, le=2**31)
     seq: int = Field(default=0, ge=0, le=2**53)

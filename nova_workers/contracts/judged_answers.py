@@ -14,7 +14,7 @@ MAX_REASON_CHARS: Final = 2_000
 class JudgedCall(BaseModel):
     """A tool call of the answer."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     tool: str
     arguments: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class JudgedAnswer(BaseModel):
         latency_s: From its start to its end.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     input: str = ""
     answer: str = ""
@@ -59,7 +59,7 @@ class Judgement(BaseModel):
         passed: Whether it is good enough; None compares the score with the evaluation's `at_least`.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     score: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
     reason: str = ""

@@ -65,7 +65,9 @@ class SkillDirectory:
 class SkillFront(BaseModel):
     """The front matter of a SKILL.md."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, str_strip_whitespace=True)
+    model_config = ConfigDict(
+        defer_build=True, frozen=True, extra="forbid", populate_by_name=True, str_strip_whitespace=True
+    )
 
     name: SkillName
     description: Annotated[str, StringConstraints(min_length=1, max_length=1_024)]

@@ -40,7 +40,7 @@ _KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step", CODE_MODEL: "model"}
 class CodeConfig(BaseModel):
     """The ``engine_config`` of an agent whose engine is `CODE_ENGINE`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     agent: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*:[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
     """The project or package, and the function: ``shop:triage``."""
@@ -56,7 +56,7 @@ class Operation(BaseModel):
         input: Of the call.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     name: str
     input: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class Operation(BaseModel):
 class SpokenMessage(BaseModel):
     """A message of a conversation as people have it: without calls of tools, their results, and thinking."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     role: Literal["user", "assistant"]
     content: tuple[dict[str, Any], ...]
@@ -90,7 +90,7 @@ class ModelQuestion(BaseModel):
         output_schema: JSON schema for the answer.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     prompt: Annotated[str, Field(min_length=1)] | tuple[dict[str, Any], ...]
@@ -113,7 +113,7 @@ class ModelAnswer(BaseModel):
         truncated: Whether the answer was cut at its limit of tokens.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     text: str
     output: Any = None
@@ -131,7 +131,7 @@ class ModelUse(BaseModel):
         input_tokens: What was neither read from nor written to the provider's cache.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     model: Annotated[str, Field(max_length=200)] = ""
     provider: Annotated[str, Field(max_length=100)] | None = None
@@ -145,7 +145,7 @@ class ModelUse(BaseModel):
 class Finished(BaseModel):
     """An operation with its result."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     operation: Operation
     text: str = ""
@@ -160,7 +160,7 @@ class JournalEntry(BaseModel):
         joined: Messages to the run that joined it after this step, as content blocks.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     finished: tuple[Finished, ...]
     text: str = ""
@@ -185,7 +185,7 @@ class AgentRequest(BaseModel):
             journal.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     do: Literal["next", "history", "earlier", "perform", "end"]
     session: str
@@ -206,7 +206,7 @@ class StepResult(BaseModel):
         used: Of models that it asked itself.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     text: str = ""
     failed: bool = False
@@ -229,7 +229,7 @@ class AgentReply(BaseModel):
         known: Whether there is such a session.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     text: str = ""
     operations: tuple[Operation, ...] = ()
@@ -250,7 +250,7 @@ class AgentCall(BaseModel):
         context: With the request that begins a session: all that it may know of the run.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, hide_input_in_errors=True)
 
     agent_call: int
     request: AgentRequest | None = None
@@ -266,7 +266,7 @@ class AgentSaid(BaseModel):
         retires: The process should get no further session, such as because a step in it cannot be ended.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, hide_input_in_errors=True)
 
     agent_call: int
     begins: int = 0

@@ -18,7 +18,7 @@ RETIRES: Final = "nova/retires"
 class GivenAnswer(BaseModel):
     """What a person answered to a question of a tool."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, hide_input_in_errors=True)
 
     question: str
     text: str | None = None
@@ -28,7 +28,7 @@ class GivenAnswer(BaseModel):
 class CallContext(BaseModel):
     """The context of a call, as a worker gives it to the process of a tool."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, hide_input_in_errors=True)
 
     tenant_id: str = ""
     agent_id: str = ""
@@ -46,7 +46,7 @@ class CallContext(BaseModel):
 class ListedTool(BaseModel):
     """A tool of users, as its process lists it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     name: str
     description: str
@@ -63,7 +63,7 @@ class ListedTool(BaseModel):
 class ListedAgent(BaseModel):
     """An agent in Python, as its process lists it."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     name: str
     description: str = ""
@@ -74,7 +74,7 @@ class ListedAgent(BaseModel):
 class ToolListing(BaseModel):
     """All tools, agents, effects and evaluators of a project or module, or why there is none."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     tools: tuple[ListedTool, ...] = ()
     agents: tuple[ListedAgent, ...] = ()

@@ -88,7 +88,7 @@ _Option = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, 
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 class AskUser(_Value):
@@ -190,7 +190,7 @@ WaitRequest = Annotated[
     Field(discriminator="kind"),
 ]
 
-wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
+wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest, config={"defer_build": True})
 """Parses a request from JSON."""
 
 
@@ -309,7 +309,7 @@ def advice_for(outage: OutageReason) -> str:
 class HoldDetail(BaseModel):
     """A model provider that cannot be used, as a held run stores it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     provider: str
     outage: OutageReason

@@ -42,6 +42,7 @@ from nova_workers.base.config.sections import (
 )
 from nova_workers.base.config.telegram import TelegramSettings
 from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.home import default_home
 from nova_workers.base.validation import problem_of
 from nova_workers.base.vocabulary import DoorName, EngineName
 
@@ -63,7 +64,7 @@ class Settings(BaseSettings):
     )
 
     environment: Literal["development", "production"] = "development"
-    home: Folder = Field(default_factory=lambda: Path.home() / ".nova")
+    home: Folder = Field(default_factory=default_home)
     """Data of the embedded stack, its state file and the first API key."""
     database_url: DatabaseUrl = None
     """postgresql://user:password@host/database. `nova up` sets it for its children."""

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from nova_workers.base.config import load_settings
 from nova_workers.base.errors import (
     ConfigurationError,
     InvalidInput,
@@ -19,6 +18,7 @@ from nova_workers.base.errors import (
     Unauthenticated,
     Unavailable,
 )
+from nova_workers.base.home import home_folder
 from nova_workers.base.oidc import OidcProvider
 from nova_workers.cli.command import ApiUrlOption
 from nova_workers.cli.login.device_flow import DeviceCode, DeviceFlow, Sleep
@@ -46,7 +46,7 @@ def login(tenant: TenantOption = None, json_mode: JsonOption = False, api_url: A
 
     The provider's page is opened in any browser, also on another machine.
     """
-    url = find_target(load_settings(), api_url=api_url, api_key=None, with_session=False).url
+    url = find_target(home_folder(), api_url=api_url, api_key=None, with_session=False).url
     out = Output(json_mode=json_mode)
     choose = _ask if sys.stdin.isatty() and not json_mode else None
     asyncio.run(sign_in(url, out, tenant_id=tenant, choose=choose))
@@ -55,7 +55,7 @@ def login(tenant: TenantOption = None, json_mode: JsonOption = False, api_url: A
 @app.command("logout")
 def logout(json_mode: JsonOption = False, api_url: ApiUrlOption = None) -> None:
     """End the session of `nova login`, at the API and on this machine."""
-    url = find_target(load_settings(), api_url=api_url, api_key=None, with_session=False).url
+    url = find_target(home_folder(), api_url=api_url, api_key=None, with_session=False).url
     asyncio.run(sign_out(url, Output(json_mode=json_mode)))
 
 

@@ -115,7 +115,7 @@ def run(
 
 def _become_channel(arguments: list[str], *, api_url: str | None, api_key: str | None) -> None:
     settings = load_settings()
-    target = find_target(settings, api_url=api_url, api_key=api_key, with_session=False)
+    target = find_target(settings.home, api_url=api_url, api_key=api_key, with_session=False)
     environment = {"NOVA_API_URL": target.url}
     if target.api_key is not None:
         environment["NOVA_API_KEY"] = target.api_key

@@ -106,7 +106,7 @@ class _Home:
         self.faults: list[Finding] = []
         state = self._read(lambda: read_state(settings.home))
         self.console_url = None if state is None else state.get("console_url")
-        self.target: Target | None = self._read(lambda: find_target(settings, api_url=api_url, api_key=api_key))
+        self.target: Target | None = self._read(lambda: find_target(settings.home, api_url=api_url, api_key=api_key))
         found = self._read(lambda: find_servers(settings))
         self.servers = found or Servers(_plain(settings.database_url), _plain(settings.redis_url))
 

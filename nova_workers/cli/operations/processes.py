@@ -129,7 +129,7 @@ def console(
     if login:
         running = read_state(settings.home).get("console_url")
         become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])])
-    target = find_target(settings, api_url=api_url, api_key=api_key, with_session=False)
+    target = find_target(settings.home, api_url=api_url, api_key=api_key, with_session=False)
     host, port = host or settings.console.host, port or settings.console.port
     _need_port(host, port, "NOVA_CONSOLE__")
     environment = {"NOVA_API_URL": target.url, "NOVA_CONSOLE__HOST": host, "NOVA_CONSOLE__PORT": str(port)}

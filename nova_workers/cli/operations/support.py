@@ -209,7 +209,7 @@ async def _doctor(api_url: str | None, api_key: str | None) -> list[dict[str, st
 
 
 def _client(settings: Settings | None, api_url: str | None, api_key: str | None) -> NovaClient:
-    return find_target(settings or load_settings(), api_url=api_url, api_key=api_key).client()
+    return find_target((settings or load_settings()).home, api_url=api_url, api_key=api_key).client()
 
 
 async def _fleet(settings: Settings | None, api_url: str | None, api_key: str | None) -> dict[str, Any]:

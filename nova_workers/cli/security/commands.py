@@ -38,7 +38,7 @@ async def check(
     Nothing is written: requests that would change something carry no JSON, or end before their body. It takes as
     long as the fleet waits for slow clients, about a minute; `--patience` bounds it.
     """
-    state = read_state(session.settings.home) if loopback(session.target.url) else {}
+    state = read_state(session.home) if loopback(session.target.url) else {}
     findings = await check_walls(
         session.target,
         other_key=other_key,

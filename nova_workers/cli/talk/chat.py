@@ -43,7 +43,7 @@ async def chat(
     talk = _Talk(session, thread=thread, agent=agent, model=model, reasoning=reasoning)
     await talk.open()
     interactive = session.out.tty and sys.stdin.isatty()
-    source = messages(interactive=interactive, home=session.settings.home)
+    source = messages(interactive=interactive, home=session.home)
     while (text := await source.next()) is not None:
         if not text.strip():
             continue

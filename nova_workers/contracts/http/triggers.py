@@ -121,7 +121,7 @@ class IdleGate(Body):
 
 
 Gate = Annotated[UrlGate | OpenTasksGate | IdleGate, Field(discriminator="kind")]
-GATE: TypeAdapter[UrlGate | OpenTasksGate | IdleGate] = TypeAdapter(Gate)
+GATE: TypeAdapter[UrlGate | OpenTasksGate | IdleGate] = TypeAdapter(Gate, config={"defer_build": True})
 
 
 _RIGHTS: Final[Mapping[str, Right]] = {

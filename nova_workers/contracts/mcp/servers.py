@@ -50,7 +50,7 @@ def _checked_references(text: str) -> str:
     timeout_s=BOUND,
 )
 class _Server(TrueNumbers):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None
     """Allow-list; null allows every tool of the server."""
@@ -128,7 +128,7 @@ class StdioServer(_Server):
 class HttpAddress(TrueNumbers):
     """Where requests of a run go to: a URL, with credentials by reference."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     url: Annotated[_Line, StringConstraints(pattern=r"^https?://")]
     """Where it is. ``${secret:NAME}`` stands for a secret in the path and query, never in the host."""

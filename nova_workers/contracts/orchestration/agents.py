@@ -50,7 +50,7 @@ ORCHESTRATION_TOOLS = frozenset(
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 def is_peer(role: AgentRole, expert_id: str | None) -> bool:

@@ -16,7 +16,7 @@ from nova_workers.contracts.events import Event
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     at: datetime | None = None
 
@@ -71,7 +71,7 @@ TreeEvent = Annotated[Event | AgentStateChanged | AgentMessageSent | Orchestrati
 class TreeRecord(BaseModel):
     """An event on the stream of an orchestration, with its source."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="ignore")
 
     agent_id: str | None = None
     """The agent of the orchestration that it is about."""
@@ -87,7 +87,7 @@ tree_record_adapter: TypeAdapter[TreeRecord] = TypeAdapter(TreeRecord)
 class TreeNews(BaseModel):
     """What one transaction changed in a tree."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     orchestration_id: str
     records: tuple[TreeRecord, ...] = ()
@@ -99,7 +99,7 @@ class TreeCursor(BaseModel):
     ``0-0-0`` is before the first.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(defer_build=True, frozen=True)
 
     ms: int = Field(default=0, ge=0, le=2**53)
     seq: int = Field(default=0, ge=0, le=2**53)

@@ -32,7 +32,7 @@ class TreeSpending:
 class OrchestrationLimits(TrueNumbers):
     """The bounds of one orchestration. They are frozen when it starts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     max_agent_depth: Annotated[int, Field(ge=0, le=50)] = 5
     """Levels below the master."""

@@ -54,4 +54,4 @@ class WireValue(BaseModel):
 class OpenValue(WireValue):
     """A value that may have more fields than these; others are ignored."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(defer_build=True, extra="ignore")

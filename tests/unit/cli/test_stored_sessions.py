@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.stored_sessions import StoredSession, forget_session, read_session, session_file, write_session
 from nova_workers.cli.target import find_target
@@ -72,12 +71,11 @@ def test_a_given_key_comes_before_the_session_and_the_session_before_the_key_fil
     local = "http://127.0.0.1:8700"
     (tmp_path / "api_key").write_text("nova_first\n")
     write_session(_session(local))
-    settings = Settings(home=tmp_path)
-    assert find_target(settings, api_url=None, api_key="nova_given").api_key == "nova_given"
-    target = find_target(settings, api_url=None, api_key=None)
+    assert find_target(tmp_path, api_url=None, api_key="nova_given").api_key == "nova_given"
+    target = find_target(tmp_path, api_url=None, api_key=None)
     assert (target.api_key, target.session_id) == ("nova_session", "sgn_1")
     assert "ann@example.org" in target.key_source
     # A console or a channel would end with the person's session.
-    assert find_target(settings, api_url=None, api_key=None, with_session=False).api_key == "nova_first"
+    assert find_target(tmp_path, api_url=None, api_key=None, with_session=False).api_key == "nova_first"
     # The session is of one API, and no other gets its key.
-    assert find_target(settings, api_url=_URL, api_key=None).api_key is None
+    assert find_target(tmp_path, api_url=_URL, api_key=None).api_key is None
