@@ -11,11 +11,11 @@ from markupsafe import Markup, escape
 
 from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import ContentBlock, text_of
-from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.http.wire import RunView, UsageView
 from nova_workers.contracts.waits import describe_waits
 
-NOTHING: Final = Markup('<span class="muted">-</span>')
-"""Stands for a value that is missing."""
+NOTHING: Final = Markup('<span class="muted nothing">-</span>')
+"""Stands for a value that is missing. Where a row of a table is a card, its cell is left out."""
 
 _STEPS = ((60, "s", 1), (3_600, "min", 60), (86_400, "h", 3_600), (30 * 86_400, "d", 86_400))
 _RUN = re.compile(r"\brun (run_[0-9A-Z]{26})\b")
@@ -30,12 +30,19 @@ _TONES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("running", "working", "executing", "in_progress"), "live"),
     **dict.fromkeys(("waiting", "paused", "draining", "blocked", "awaiting_approval", "pending", "deferred"), "warn"),
+    **dict.fromkeys(("waiting_for_child", "waiting_for_parent", "waiting_for_expert"), "warn"),
     **dict.fromkeys(("failed", "error", "timed_out", "expired", "dead", "refused", "rejected", "killed"), "bad"),
 }
 """The colour of a status word; all others are neutral. The word itself is always shown beside it."""
 
 
-_SPOKEN: Mapping[str, str] = {"deferred": "waiting"}
+_SPOKEN: Mapping[str, str] = {
+    "deferred": "waiting",
+    "api": "API",
+    "waiting_for_child": "waits for an agent",
+    "waiting_for_parent": "waits for its master",
+    "waiting_for_expert": "waits for an expert",
+}
 """Codes whose own letters are no words for the person who reads them."""
 
 
@@ -73,6 +80,7 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "took": took,
         "tokens": tokens,
         "usd": usd,
+        "cost": cost,
         "bytes": size,
         "tone": _tone,
         "words": _words,
@@ -113,6 +121,13 @@ def usd(amount: float | None) -> str | Markup:
     if amount == 0:
         return "$0"
     return f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
+
+
+def cost(usage: UsageView | None) -> str | Markup:
+    """Return the cost of a usage. Before the first answer of a model that is nothing, and not an unknown price."""
+    if usage is None or (usage.cost_usd is None and not usage.input_tokens and not usage.output_tokens):
+        return NOTHING
+    return usd(usage.cost_usd)
 
 
 def size(count: int | None) -> str | Markup:

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from nova_workers.base.clock import Clock
 from nova_workers.base.ids import new_id
 from nova_workers.console.assets import Assets
-from nova_workers.console.formats import filters
+from nova_workers.console.formats import NOTHING, filters
 from nova_workers.console.local_times import ZONES, time_filters
 from nova_workers.console.markdown import code_block, code_head, to_html
 from nova_workers.console.names import known_agents, name_filters
@@ -53,6 +53,7 @@ def build_templates(assets: Assets, clock: Clock) -> Environment:
     names = cast(dict[str, object], environment.globals)
     names["asset"] = assets.url
     names["code_head"] = code_head
+    names["nothing"] = NOTHING
     names["zones"] = ZONES
     names["known_agents"] = known_agents
     names["may"] = may

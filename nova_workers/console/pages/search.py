@@ -1,7 +1,8 @@
 """Search in all conversations."""
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, time, timedelta
 
 from markupsafe import Markup, escape
@@ -10,6 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.client.client import NovaClient
+from nova_workers.console.access import name_of_thread
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
@@ -40,13 +43,21 @@ async def show(request: Request) -> Response:
             limit=MAX_HITS,
         )
     marked = _marker(query or "")
+    hits = [] if result is None else result.items
     return render(
         request,
         "chat/search.html",
         problem=problem,
         result=result,
-        hits=[] if result is None else [(hit, marked(hit.excerpt)) for hit in result.items],
+        hits=[(hit, marked(hit.excerpt)) for hit in hits],
+        openings=await _openings(client, {hit.thread_id for hit in hits if not hit.thread_title}),
     )
+
+
+async def _openings(client: NovaClient, threads: Collection[str]) -> dict[str, str]:
+    """Return the first words of conversations, which most have in place of a title."""
+    names = await asyncio.gather(*(name_of_thread(client, thread) for thread in threads))
+    return {thread: name for thread, name in zip(threads, names, strict=True) if name is not None}
 
 
 def _day(text: str | None) -> datetime | None:

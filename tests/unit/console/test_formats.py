@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from nova_workers.console.formats import NOTHING, duration, filters, size, tokens, usd
+from nova_workers.console.formats import NOTHING, cost, duration, filters, size, tokens, usd
+from nova_workers.contracts.http.wire import UsageView
 from tests.support.harness.manual_clock import ManualClock
 
 
@@ -51,6 +52,22 @@ def test_money_has_cents_from_ten_cents_on(amount: float, shown: str) -> None:
 
 def test_an_unknown_price_is_not_nothing() -> None:
     assert "price of the model is unknown" in str(usd(None))
+
+
+def test_what_no_model_answered_yet_has_no_unknown_price() -> None:
+    def used(tokens: int, cost_usd: float | None) -> UsageView:
+        return UsageView(input_tokens=tokens, cost_usd=cost_usd)
+
+    assert cost(None) == cost(used(0, None)) == NOTHING
+    assert cost(used(3, None)) == usd(None)
+    assert (cost(used(0, 0.0)), cost(used(3, 0.5))) == ("$0", "$0.50")
+
+
+def test_codes_that_are_no_words_are_spoken() -> None:
+    words: Callable[..., object] = filters(ManualClock())["words"]
+    assert [words(code) for code in ("api", "waiting_for_child", "timed_out")] == [
+        "API", "waits for an agent", "timed out"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ export function startParts() {
     more.open ||= localStorage.getItem("nova:more") === "yes";
     more.addEventListener("toggle", () => localStorage.setItem("nova:more", more.open ? "yes" : "no"));
   }
-  document.querySelector(".nav-groups [aria-current]")?.scrollIntoView({ block: "nearest" });
+  for (const link of document.querySelectorAll(":is(.nav-groups, .tabs) [aria-current]")) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   showTimes();
   setInterval(showTimes, 10_000);
   setInterval(showDurations, 1_000);

@@ -76,7 +76,8 @@ SELECT k.id::text AS id, k.title, k.parked_reason AS reason, k.owner_agent_id AS
 _OF_WEBHOOKS: Final[Mapping[_Group, str]] = {
     "webhooks": f"""
 SELECT h.id, h.url AS title, h.agent_id,
-       COALESCE(h.disabled_reason, h.failures || ' attempts failed one after the other.') AS reason,
+       COALESCE(h.disabled_reason, CASE WHEN h.failures = 1 THEN 'The last attempt failed.'
+                                     ELSE h.failures || ' attempts failed one after the other.' END) AS reason,
        NULL AS run_id, NULL AS thread_id, NULL AS orchestration_id,
        COALESCE(h.failing_since, h.updated_at) AS at, NULL::timestamptz AS due_at
   FROM webhooks h
