@@ -123,3 +123,7 @@ class Lease(Table, table=True):
     )
     state: dict[str, Any] = json(default="'{}'")
     expires_at: datetime = time()
+    error: str | None = string(null=True, comment="Why the holder pauses; null: it works")
+    failing_since: datetime | None = time(null=True, comment="When it began to fail")
+    next_try_at: datetime | None = time(null=True, comment="When the pause ends")
+    retry_requested_at: datetime | None = time(null=True, comment="When a person asked for a try at once")

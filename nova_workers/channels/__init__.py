@@ -6,7 +6,17 @@ carry what agents hand over beside their answers, are in `nova_workers.domain.de
 """
 
 from nova_workers.channels.packages import InboundParts
-from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, SentMessages, Update
+from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, Rests, SentMessages, Update
 from nova_workers.channels.relay import Relay
 
-__all__ = ["Attachment", "InboundChannel", "InboundParts", "Origin", "Relay", "Reply", "SentMessages", "Update"]
+__all__ = [
+    "Attachment",
+    "InboundChannel",
+    "InboundParts",
+    "Origin",
+    "Relay",
+    "Reply",
+    "Rests",
+    "SentMessages",
+    "Update",
+]

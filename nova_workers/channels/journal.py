@@ -9,6 +9,8 @@ import asyncio
 import os
 import socket
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
@@ -19,12 +21,13 @@ from nova_workers.base.ids import new_id
 from nova_workers.channels.port import Origin, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
+from nova_workers.contracts.http.leases import LeasePause, LeaseRequest, LeaseView
 
 _log = structlog.get_logger(__name__)
 
 _KEPT_UPDATES = 500
 """Ids of updates that were accepted, which the channel may bring again: above one batch of any channel."""
+_MAX_ERROR_CHARS = 500
 _PAUSES = Retry(base_s=0.2, max_s=2.0)
 _SAFE_PART = 2 / 3
 """Of a lease's time after which its holder stops, since the clocks of two machines do not run alike."""
@@ -64,8 +67,31 @@ class _State(BaseModel):
     inbox: InboxMark | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Why the channel pauses.
+
+    Attributes:
+        until_s: On the monotonic clock.
+        has_stopped: Whether serving it ended, and begins again after the pause.
+    """
+
+    error: str
+    until_s: float
+    has_stopped: bool = False
+
+    def reported(self) -> LeasePause:
+        words = "".join(each if each.isprintable() else " " for each in self.error)
+        left_s = max(self.until_s - time.monotonic(), 0.0)
+        return LeasePause(error=" ".join(words.split())[:_MAX_ERROR_CHARS] or "unknown", next_try_s=left_s)
+
+
 class Journal:
-    """The lease of one channel, and its state. Each change is written before its method returns."""
+    """The lease of one channel, and its state. Each change is written before its method returns.
+
+    Implements `SentMessages` and `Rests`. Why the channel pauses is reported with the next renewal of the lease, whose
+    answer also has what an operator asked for: both take seconds.
+    """
 
     def __init__(self, client: NovaClient, name: str, *, ttl_s: float = 15.0) -> None:
         """Prepare a journal; `acquire` comes first.
@@ -80,6 +106,9 @@ class Journal:
         self._ttl_s = ttl_s
         self._holder = f"{socket.gethostname()} pid {os.getpid()} {new_id('evt')[-6:]}"
         self._token: str | None = None
+        self._pause: _Pause | None = None
+        self._retry_requested_at: datetime | None = None
+        self._to_try_now = asyncio.Event()
         self._renewed_s = 0.0
         self._state = _State()
         self._saving = asyncio.Lock()
@@ -135,6 +164,27 @@ class Journal:
             await self._put(LeaseRequest(holder=self._holder, ttl_s=0, token=self._token))
         except (Conflict, Unavailable, TooManyRequests) as error:
             _log.info("channel.lease_not_released", lease=self._name, error=error.message)
+
+    async def rest(self, error: str, for_s: float) -> None:
+        """See `Rests.rest`."""
+        self._pause = _Pause(error, time.monotonic() + for_s)
+        self._to_try_now.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(for_s):
+                await self._to_try_now.wait()
+
+    def works(self) -> None:
+        """See `Rests.works`."""
+        self._pause = None
+
+    def has_stopped(self, error: str, again_s: float) -> None:
+        """Report with the release that the channel stopped, and is served again after a pause."""
+        self._pause = _Pause(error, time.monotonic() + again_s, has_stopped=True)
+
+    def has_recovered(self) -> None:
+        """Report that a channel which had stopped is served again."""
+        if self._pause is not None and self._pause.has_stopped:
+            self._pause = None
 
     @property
     def open_updates(self) -> tuple[OpenUpdate, ...]:
@@ -243,4 +293,9 @@ class Journal:
         return self._renewed_s + self._ttl_s * _SAFE_PART - time.monotonic()
 
     async def _put(self, request: LeaseRequest) -> LeaseView:
-        return await self._client.leases.put(self._name, request)
+        pause = None if self._pause is None else self._pause.reported()
+        lease = await self._client.leases.put(self._name, request.model_copy(update={"pause": pause}))
+        if lease.retry_requested_at != self._retry_requested_at:
+            self._retry_requested_at = lease.retry_requested_at
+            self._to_try_now.set()
+        return lease

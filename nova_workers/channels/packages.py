@@ -6,14 +6,14 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import Any, Final, cast
 
 from nova_workers.base.entry_points import entry_points_of
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.user_code import ending_late_imports, import_code, raised_at, served_module
-from nova_workers.channels.port import InboundChannel, SentMessages
+from nova_workers.channels.port import InboundChannel, Rests, SentMessages, UnreportedRests
 
 INBOUND_GROUP: Final = "nova_workers.inbound_channels"
 """The entry-point group: each entry is a function from `InboundParts` to a channel."""
@@ -32,11 +32,13 @@ class InboundParts:
         name: The channel's own, which it must have.
         environment: The variables of its process, without those of the fleet: its tokens and addresses.
         messages: Remembers which of its messages show a reply, also for the process after this one.
+        rests: Reports pauses after failures to the fleet.
     """
 
     name: str
     environment: Mapping[str, str]
     messages: SentMessages
+    rests: Rests = field(default_factory=UnreportedRests)
 
 
 MakeChannel = Callable[[InboundParts], InboundChannel]

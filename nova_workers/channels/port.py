@@ -4,6 +4,7 @@ Above it: `nova_workers.channels.relay`, which submits each update once and retu
 or the protocol of the channel, and nothing of the fleet.
 """
 
+import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterator
@@ -199,6 +200,37 @@ class SentMessages(Protocol):
     async def add_message(self, reply: Reply, message_id: str) -> None:
         """Record a message that shows a reply, so that it is edited from now on."""
         ...
+
+
+class Rests(Protocol):
+    """Reports to the fleet that a channel pauses after failures, so that operators see why, and can end the pause.
+
+    `nova_workers.channels.journal.Journal` is one.
+    """
+
+    async def rest(self, error: str, for_s: float) -> None:
+        """Pause before another try: for so long, or until an operator asks for one.
+
+        Args:
+            error: Why, in words for people who look after the channel; without secrets.
+            for_s: Seconds.
+        """
+        ...
+
+    def works(self) -> None:
+        """Report that a try succeeded. It costs nothing if the channel worked before."""
+        ...
+
+
+class UnreportedRests:
+    """Implements `Rests` where there is no fleet, as in a test."""
+
+    async def rest(self, error: str, for_s: float) -> None:
+        """Pause."""
+        await asyncio.sleep(for_s)
+
+    def works(self) -> None:
+        """Report nothing."""
 
 
 class InboundChannel(Protocol):

@@ -42,9 +42,15 @@ async def serve_exclusively(journal: Journal, channel: str, relay: Callable[[], 
         serving = asyncio.ensure_future(relay())
         keeping = asyncio.create_task(journal.keep(), name=f"lease-{channel}")
         try:
-            await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({serving, keeping}, timeout=_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                journal.has_recovered()
+                await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await stop_tasks([serving, keeping])
+            for task in (serving, keeping):
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    journal.has_stopped(_words(error), _AGAIN_S)
             await journal.release()
         errors = [task.exception() for task in (serving, keeping) if not task.cancelled()]
         if not serving.cancelled() and errors == [None] * len(errors):
@@ -64,6 +70,11 @@ async def _pause(channel: str, error: BaseException) -> None:
         case _:
             _log.error("channel.stopped", channel=channel, again_s=_AGAIN_S, exc_info=error)
     await asyncio.sleep(_AGAIN_S)
+
+
+def _words(error: BaseException) -> str:
+    """Return a fault in words for people; what code of a package raises may have secrets of its own."""
+    return error.message if isinstance(error, NovaError) else f"It stopped: {type(error).__name__}. See its log."
 
 
 async def serve_package(
@@ -92,7 +103,7 @@ async def serve_package(
     """
     make = find_channel(entry)
     journal = Journal(client, f"channel:{name}")
-    parts = InboundParts(name, own_environment(), journal)
+    parts = InboundParts(name, own_environment(), journal, journal)
     # Before the lease, which may be another process's for weeks.
     await make_channel(make, parts).close()
 

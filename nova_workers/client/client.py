@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nova_workers.client.resources.evaluations import Evaluations
     from nova_workers.client.resources.feedback import FeedbackCalls
     from nova_workers.client.resources.fleet import Fleet
+    from nova_workers.client.resources.inbound_channels import InboundChannels
     from nova_workers.client.resources.keys import Keys
     from nova_workers.client.resources.leases import Leases
     from nova_workers.client.resources.memories import History, Memories
@@ -90,6 +91,7 @@ class NovaClient:
     tasks: CallGroup[Tasks] = CallGroup("tasks", "Tasks")
     keys: CallGroup[Keys] = CallGroup("keys", "Keys")
     audit: CallGroup[AuditLog] = CallGroup("audit", "AuditLog")
+    inbound_channels: CallGroup[InboundChannels] = CallGroup("inbound_channels", "InboundChannels")
     leases: CallGroup[Leases] = CallGroup("leases", "Leases")
     pairings: CallGroup[Pairings] = CallGroup("pairings", "Pairings")
     history: CallGroup[History] = CallGroup("memories", "History")

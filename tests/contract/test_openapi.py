@@ -169,6 +169,8 @@ def test_the_routes_and_the_scopes_that_they_need() -> None:
             "DELETE /v1/sign-ins/{session_id}",
             "GET /v1/whoami",
             "PUT /v1/leases/{name} channels",
+            "GET /v1/inbound-channels workspace:read",
+            "POST /v1/inbound-channels/{channel}/retry workspace",
             "POST /v1/pairings channels",
             "GET /v1/pairings keys",
             "POST /v1/pairings/confirm keys",

@@ -86,7 +86,7 @@ class TelegramChannel:
 
     async def updates(self) -> AsyncIterator[Update]:
         """See `InboundChannel.updates`. Telegram forgets an update when the next one is requested here."""
-        self._incoming = self._source.updates(self._api)
+        self._incoming = self._source.updates(self._api, self._journal)
         async for raw in self._incoming:
             try:
                 update = await self._intake.read(raw)

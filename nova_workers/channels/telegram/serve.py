@@ -31,7 +31,7 @@ from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.channel import TelegramChannel
 from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.media import MediaReader
-from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhook
+from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhook, pause_after
 from nova_workers.client.client import NovaClient
 
 _log = structlog.get_logger(__name__)
@@ -159,10 +159,9 @@ class _ServedBot:
                 me = await self._api(GetMe())
             except DeliveryFailed as error:
                 failures += 1
-                advice = "Copy the token from BotFather again." if error.response_status == 401 else ""
-                _log.warning("telegram.away", channel=self._bot.channel, error=error.message, advice=advice)
-                await asyncio.sleep(error.retry_after_s or PATIENCE.delay_s(failures))
+                await pause_after(self._api, self._journal, error, failures)
             else:
+                self._journal.works()
                 with suppress(DeliveryFailed):
                     await self._api(SetMyCommands(commands=_COMMANDS))
                 _log.info("telegram.serving", channel=self._bot.channel, bot=me.username, users=len(self._bot.users))

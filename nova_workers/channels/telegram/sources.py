@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from nova_workers.base.errors import DeliveryFailed
+from nova_workers.channels.port import Rests
 from nova_workers.channels.telegram.api import BotApi, ConflictingPoller
 from nova_workers.client.retry import Retry
 
@@ -30,17 +31,22 @@ _PROOF_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 class UpdateSource(Protocol):
     """The updates of one bot in order. An update that the consumer does not return from comes again."""
 
-    def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
-        """Yield updates until canceled or closed."""
+    def updates(self, api: BotApi, rests: Rests) -> AsyncGenerator[TelegramUpdate]:
+        """Yield updates until canceled or closed.
+
+        Args:
+            api: The bot.
+            rests: Reports pauses while Telegram does not answer, or refuses the bot.
+        """
         ...
 
 
 class Polling:
     """Asks Telegram for updates."""
 
-    async def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
+    async def updates(self, api: BotApi, rests: Rests) -> AsyncGenerator[TelegramUpdate]:
         """See `UpdateSource.updates`."""
-        await _insist(api, DeleteWebhook(drop_pending_updates=False))
+        await _insist(api, rests, DeleteWebhook(drop_pending_updates=False))
         offset: int | None = None
         failures = 0
         while True:
@@ -49,9 +55,10 @@ class Polling:
                 batch = await api.updates(ask, timeout_s=_POLL_S + 15)
             except DeliveryFailed as error:
                 failures += 1
-                await _pause(api, error, failures)
+                await pause_after(api, rests, error, failures)
                 continue
             failures = 0
+            rests.works()
             for raw in batch:
                 yield raw
                 # The next request confirms what is below the offset.
@@ -73,11 +80,11 @@ class Webhook:
         self._queue: asyncio.Queue[tuple[TelegramUpdate, asyncio.Future[bool]]] | None = None
         self._api: BotApi | None = None
 
-    async def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
+    async def updates(self, api: BotApi, rests: Rests) -> AsyncGenerator[TelegramUpdate]:
         """See `UpdateSource.updates`."""
         # One connection at a time keeps the order of a chat.
         setting = SetWebhook(url=self._url, secret_token=self._secret, allowed_updates=_ALLOWED, max_connections=1)
-        await _insist(api, setting)
+        await _insist(api, rests, setting)
         queue: asyncio.Queue[tuple[TelegramUpdate, asyncio.Future[bool]]] = asyncio.Queue(100)
         self._queue, self._api = queue, api
         taken: asyncio.Future[bool] | None = None
@@ -127,7 +134,7 @@ def _settle(taken: asyncio.Future[bool] | None, *, confirmed: bool) -> None:
         taken.set_result(confirmed)
 
 
-async def _insist(api: BotApi, method: TelegramMethod[bool]) -> None:
+async def _insist(api: BotApi, rests: Rests, method: TelegramMethod[bool]) -> None:
     """Call a method until Telegram accepts it."""
     failures = 0
     while True:
@@ -135,16 +142,19 @@ async def _insist(api: BotApi, method: TelegramMethod[bool]) -> None:
             await api(method)
         except DeliveryFailed as error:
             failures += 1
-            await _pause(api, error, failures)
+            await pause_after(api, rests, error, failures)
         else:
+            rests.works()
             return
 
 
-async def _pause(api: BotApi, error: DeliveryFailed, failures: int) -> None:
+async def pause_after(api: BotApi, rests: Rests, error: DeliveryFailed, failures: int) -> None:
+    """Log, report and wait after a call that Telegram did not answer, or refused."""
     advice = ""
     if isinstance(error, ConflictingPoller):
         advice = "Another program polls this bot, or has set its webhook. Stop that, or make a bot of its own."
     elif error.response_status == 401:
         advice = "Telegram does not know the token. Copy it from BotFather again."
     _log.warning("telegram.away", bot_id=api.id, failures=failures, error=error.message, advice=advice)
-    await asyncio.sleep(error.retry_after_s or _PAUSES.delay_s(failures))
+    words = f"{error.message.rstrip('.')}. {advice}" if advice else error.message
+    await rests.rest(words, error.retry_after_s or _PAUSES.delay_s(failures))

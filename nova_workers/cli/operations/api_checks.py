@@ -155,6 +155,19 @@ async def _check_deliveries(client: NovaClient) -> list[Finding]:
     ]
 
 
+async def _check_channels(client: NovaClient) -> list[Finding]:
+    return [
+        Finding(
+            f"inbound channel {channel.name}",
+            "warn",
+            f"rests since {stamp(channel.failing_since)}: {channel.error}",
+            f"fix what it says, and `nova channels retry {channel.name}`",
+        )
+        for channel in (await client.inbound_channels.list()).items
+        if channel.error is not None
+    ]
+
+
 async def _check_work_orders(client: NovaClient) -> list[Finding]:
     # A tenant without a secret may just use none: this is no fault.
     if (await client.work_order_secrets.list()).items:
@@ -170,6 +183,7 @@ _CHECKS: tuple[tuple[str, frozenset[str], _Check], ...] = (
     ("model providers", frozenset({"operator"}), _check_providers),
     ("triggers", frozenset({"workspace"}), _check_triggers),
     ("deliveries", frozenset({"workspace"}), _check_deliveries),
+    ("inbound channels", frozenset({"workspace"}), _check_channels),
     ("work orders", frozenset({"secrets"}), _check_work_orders),
     ("rights of authors", frozenset({"agents", "keys"}), check_authors),
     ("tools in orchestrations", frozenset({"runs", "agents"}), check_orchestrations),

@@ -10,7 +10,8 @@ from nova_workers.cli.command import ApiKeyOption, ApiUrlOption, Session, remote
 from nova_workers.cli.operations.processes import become_part
 from nova_workers.cli.resources import deletion, group, listing
 from nova_workers.cli.target import find_target
-from nova_workers.cli.terminal.paging import Column, Rows
+from nova_workers.cli.terminal.paging import Column, Rows, show_page
+from nova_workers.contracts.http.inbound_channels import InboundChannelView
 from nova_workers.contracts.http.pairings import PairingView
 
 app = group("Let people write to agents from a chat, a mailbox or a program.")
@@ -23,6 +24,16 @@ _PEOPLE = Rows[PairingView](
     Column("name", lambda pairing: pairing.name, "text"),
     Column("asked", lambda pairing: pairing.asked_at, "spare"),
     Column("may write", lambda pairing: pairing.paired_at or "no: its code is not confirmed", "text"),
+)
+
+_CHANNELS = Rows[InboundChannelView](
+    "No process has served a channel that has a lease.",
+    Column("name", lambda channel: channel.name),
+    Column("served by", lambda channel: channel.holder if channel.is_served else "no process", "spare"),
+    Column("state", lambda channel: "works" if channel.error is None else "rests"),
+    Column("since", lambda channel: channel.failing_since, "spare"),
+    Column("next try", lambda channel: channel.next_try_at),
+    Column("error", lambda channel: channel.error, "text"),
 )
 
 
@@ -82,6 +93,21 @@ deletion(
     name="unpair",
     done="unpaired",
 )
+
+
+@remote(app, "list")
+async def list_channels(session: Session) -> None:
+    """List the channels that a process serves or has served, with the reason where one rests after failures."""
+    show_page(session.out, await session.client.inbound_channels.list(), _CHANNELS)
+
+
+@remote(app, "retry")
+async def retry(
+    session: Session, channel: Annotated[str, typer.Argument(help="Its name, see `nova channels list`.")]
+) -> None:
+    """Let a channel that rests after failures try now."""
+    await session.client.inbound_channels.retry(channel)
+    session.out.done({"retried": channel}, f"{channel} tries within seconds")
 
 
 @app.command("run")

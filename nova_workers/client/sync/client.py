@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nova_workers.client.sync.resources.evaluations import Evaluations
     from nova_workers.client.sync.resources.feedback import FeedbackCalls
     from nova_workers.client.sync.resources.fleet import Fleet
+    from nova_workers.client.sync.resources.inbound_channels import InboundChannels
     from nova_workers.client.sync.resources.keys import Keys
     from nova_workers.client.sync.resources.leases import Leases
     from nova_workers.client.sync.resources.memories import History, Memories
@@ -91,6 +92,7 @@ class SyncNovaClient:
     tasks: CallGroup[Tasks] = CallGroup("tasks", "Tasks")
     keys: CallGroup[Keys] = CallGroup("keys", "Keys")
     audit: CallGroup[AuditLog] = CallGroup("audit", "AuditLog")
+    inbound_channels: CallGroup[InboundChannels] = CallGroup("inbound_channels", "InboundChannels")
     leases: CallGroup[Leases] = CallGroup("leases", "Leases")
     pairings: CallGroup[Pairings] = CallGroup("pairings", "Pairings")
     history: CallGroup[History] = CallGroup("memories", "History")

@@ -27,12 +27,13 @@ from nova_workers.contracts.http.tenants import TenantChange
 async def show(request: Request) -> Response:
     """Show the fleet."""
     client = client_of(request)
-    fleet, queued, checks, tenants, providers = await asyncio.gather(
+    fleet, queued, checks, tenants, providers, channels = await asyncio.gather(
         client.fleet.view(),
         client.fleet.queued(),
         client.checks(),
         if_allowed(client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request)), None),
         if_allowed(client.fleet.providers(), None),
+        if_allowed(client.inbound_channels.list(), None),
     )
     return render(
         request,
@@ -43,6 +44,7 @@ async def show(request: Request) -> Response:
         checks=checks,
         tenants=tenants,
         providers=providers,
+        channels=channels.items if channels else [],
     )
 
 
@@ -75,6 +77,12 @@ async def clear_providers(request: Request) -> Response:
     return await act(
         request, "/fleet", lambda: calls.clear_providers(form.given("name")), "Workers call the provider again."
     )
+
+
+async def retry_channel(request: Request) -> Response:
+    """Let an inbound channel that rests after failures try now."""
+    calls, name = client_of(request).inbound_channels, request.path_params["channel"]
+    return await act(request, "/fleet", lambda: calls.retry(name), "It tries within seconds.")
 
 
 async def switch_tenant(request: Request) -> Response:
@@ -133,6 +141,7 @@ PAGE = PageModule(
         Route("/fleet/resume", resume, methods=["POST"]),
         Route("/fleet/workers/{worker:id}/drain", drain_worker, methods=["POST"]),
         Route("/fleet/providers/clear", clear_providers, methods=["POST"]),
+        Route("/fleet/channels/{channel:id}/retry", retry_channel, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}", switch_tenant, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}/ceilings", ceilings, methods=["GET", "POST"]),
     ),

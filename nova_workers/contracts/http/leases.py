@@ -5,9 +5,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from nova_workers.contracts.bodies import Body, Name, View
+from nova_workers.contracts.bodies import Body, Name, OneLine, View
 
 LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
+
+
+class LeasePause(Body):
+    """Why a holder pauses, for people."""
+
+    error: Annotated[OneLine, StringConstraints(min_length=1, max_length=500)]
+    next_try_s: Annotated[float, Field(ge=0, le=86_400)]
+    """Seconds until it tries again."""
 
 
 class LeaseRequest(Body):
@@ -21,6 +29,8 @@ class LeaseRequest(Body):
     """The token of the acquisition, to renew or release it. Without it, the request acquires the lease."""
     state: dict[str, Any] | None = None
     """The state that the next holder continues from; it needs a token. Null keeps the state as it is."""
+    pause: LeasePause | None = None
+    """Why the holder pauses after failures. Null: it works."""
 
     @model_validator(mode="after")
     def _needs_a_token(self) -> Self:
@@ -40,3 +50,5 @@ class LeaseView(View):
     """Proves that a request is the holder's. Only in the answer to the acquisition; the next one makes it invalid."""
     state: dict[str, Any]
     expires_at: datetime
+    retry_requested_at: datetime | None = None
+    """When a person last asked the holder to end its pause and try at once."""

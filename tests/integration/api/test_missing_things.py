@@ -32,6 +32,7 @@ _KINDS = {
     "orchestrations": "orchestration",
     "work-order-policies": "order_policy",
     "work-order-secrets": "order_secret",
+    "inbound-channels": "inbound_channel",
     "pairings": "pairing",
     "projects": "project",
     "run-lists": "run_list",

@@ -25,6 +25,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.contracts.http.keys import KeyCreate
+from nova_workers.contracts.http.leases import LeasePause, LeaseRequest
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.scopes import whole_scopes
@@ -225,7 +226,7 @@ def test_what_is_paused_is_named_with_how_to_resume_it(nova: Nova) -> None:
     assert found["fix"] == "`nova fleet resume --agent resting`"
 
 
-async def test_a_paused_trigger_is_named_with_how_to_resume_it(fleet: Fleet) -> None:
+async def test_a_paused_trigger_and_a_resting_channel_are_named_with_what_ends_that(fleet: Fleet) -> None:
     database = PostgresDatabase(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
     async with NovaClient(fleet.api_url, fleet.api_key) as client:
         target = Target(fleet.api_url, fleet.api_key, "here", "here")
@@ -235,7 +236,12 @@ async def test_a_paused_trigger_is_named_with_how_to_resume_it(fleet: Fleet) -> 
         await database.execute("UPDATE triggers SET paused_reason = '3 runs failed' WHERE id = :id", id=made.id)
         await database.close()
         (found,) = [each for each in await check_api(client, target) if each.name == "triggers"]
+        pause = LeasePause(error="Telegram: Unauthorized", next_try_s=30)
+        await client.leases.put("channel:doctor", LeaseRequest(holder="a", ttl_s=0.01, pause=pause))
+        (resting,) = [each for each in await check_api(client, target) if each.name == "inbound channel doctor"]
         await client.triggers.delete(made.id)
+    assert (resting.state, resting.fix) == ("warn", "fix what it says, and `nova channels retry doctor`")
+    assert resting.detail.endswith(": Telegram: Unauthorized")
     assert (found.state, found.detail) == ("warn", "1 paused: Yearly (3 runs failed)")
     assert f"nova triggers resume {made.id}" in found.fix
 

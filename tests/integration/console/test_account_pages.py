@@ -142,6 +142,24 @@ async def test_a_worker_is_drained_by_a_button_that_says_what_happens(
     assert f"{worker_id} drained" in (await browser.get("/fleet")).text
 
 
+async def test_an_inbound_channel_that_rests_says_why_and_is_tried_by_a_button(
+    browser: httpx2.AsyncClient, database: Database, tenant: Tenant
+) -> None:
+    await database.execute(
+        "INSERT INTO leases (tenant_id, name, holder, fence, expires_at, error, failing_since, next_try_at)"
+        " VALUES (:tenant_id, 'channel:telegram:42', 'a', 1, now() + interval '1 hour', 'It says <no>.', now(), now())",
+        tenant_id=tenant.id,
+    )
+    assert (
+        "The inbound channel telegram:42 rests after failures: It says &lt;no&gt;."
+        in (await browser.get("/fleet")).text
+    )
+    assert (await browser.post("/fleet/channels/telegram:42/retry")).status_code == 303
+    asked = "SELECT retry_requested_at IS NOT NULL FROM leases WHERE tenant_id = :tenant_id"
+    assert await database.fetchval(asked, tenant_id=tenant.id)
+    await database.execute("DELETE FROM leases WHERE tenant_id = :tenant_id", tenant_id=tenant.id)
+
+
 async def test_a_failing_model_is_shown_to_operators_and_cleared(
     console: Console, browser: httpx2.AsyncClient, database: Database, tenant: Tenant, redis: Redis
 ) -> None:

@@ -17,7 +17,7 @@ class FolderPlace:
 
     def open(self, parts):
         environment = {"DESK_FOLDER": str(self._folder)}
-        return channel(InboundParts(parts.name, environment, parts.messages))
+        return channel(InboundParts(parts.name, environment, parts.messages, parts.rests))
 
     def write(self, conversation, sender, text):
         self._put(json.dumps({"conversation": conversation, "sender": sender, "text": text}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
+from typing import Any
 
 from nova_workers.base.errors import Conflict, LimitExceeded
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
@@ -15,17 +16,25 @@ MAX_LEASES = 100
 """Of a tenant, since they and their states are kept until the tenant ends."""
 
 _TOKEN_BYTES = 32
-_COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at"
+_COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at, l.retry_requested_at"
+_PAUSE = """
+error = :error, next_try_at = now() + :next_try::interval,
+failing_since = CASE WHEN :error::text IS NOT NULL THEN COALESCE(l.failing_since, now()) END
+"""
+"""The holder reports it with each request. The time is that of its first report."""
 
 # Guarded by the expiry: a lease that is held is not acquired, nor is any of a restored fleet, whose channels would
 # answer people beside those of the fleet that was backed up. The new token makes the former holder's invalid.
 # Requests at the same moment may exceed the maximum: it bounds what is stored, and nothing depends on it.
 _ACQUIRE = f"""
-INSERT INTO leases AS l (tenant_id, name, holder, fence, token_hash, expires_at, state)
-SELECT :tenant_id, :name, :holder, 1, :token_hash, now() + :ttl::interval, '{{}}'
+INSERT INTO leases AS l (tenant_id, name, holder, fence, token_hash, expires_at, state,
+                         error, next_try_at, failing_since)
+SELECT :tenant_id, :name, :holder, 1, :token_hash, now() + :ttl::interval, '{{}}',
+       :error, now() + :next_try::interval, CASE WHEN :error::text IS NOT NULL THEN now() END
  WHERE (SELECT count(*) FROM leases WHERE tenant_id = :tenant_id AND name <> :name) < :most AND NOT {HOLDS_DELIVERIES}
 ON CONFLICT (tenant_id, name) DO UPDATE
-   SET holder = excluded.holder, fence = l.fence + 1, token_hash = excluded.token_hash, expires_at = excluded.expires_at
+   SET holder = excluded.holder, fence = l.fence + 1, token_hash = excluded.token_hash,
+       expires_at = excluded.expires_at, {_PAUSE}
  WHERE l.expires_at <= now()
 RETURNING {_COLUMNS}
 """
@@ -34,7 +43,8 @@ RETURNING {_COLUMNS}
 # acquired it. A release replaces the token, so that a renewal on its way acquires nothing, and may be repeated.
 _RENEW = f"""
 UPDATE leases l
-   SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state), token_hash = :then
+   SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state), token_hash = :then,
+       {_PAUSE}
  WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.token_hash = ANY(:proofs::bytea[])
 RETURNING {_COLUMNS}
 """
@@ -59,6 +69,7 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
         token_hash=hash_secret(token),
         ttl=timedelta(seconds=request.ttl_s),
         most=MAX_LEASES,
+        **_pause(request),
     )
     if row is None:
         if await connection.fetchval(_IS_HELD_BACK):
@@ -98,7 +109,15 @@ async def renew_lease(
         then=released if is_release else held,
         ttl=timedelta(seconds=request.ttl_s),
         state=request.state,
+        **_pause(request),
     )
     if row is None:
         raise Conflict(f"The lease {name!r} is not held under this token. Acquire it again.", name=name)
     return LeaseView(**row)
+
+
+def _pause(request: LeaseRequest) -> dict[str, Any]:
+    pause = request.pause
+    if pause is None:
+        return {"error": None, "next_try": None}
+    return {"error": pause.error, "next_try": timedelta(seconds=pause.next_try_s)}

@@ -76,6 +76,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/deliveries/{delivery_id}/replay", None),
     ("POST", "/v1/deliveries/{delivery_id}/close", None),
     ("POST", "/v1/delivery-targets/{target}/retry", None),
+    ("POST", "/v1/inbound-channels/{channel}/retry", None),
     ("GET", "/v1/files/{file_id}", None),
     ("GET", "/v1/files/{file_id}/content", None),
     ("DELETE", "/v1/files/{file_id}", None),
@@ -186,6 +187,7 @@ LISTS = (
     "/v1/files",
     "/v1/deliveries",
     "/v1/delivery-targets",
+    "/v1/inbound-channels",
     "/v1/memories",
     "/v1/skills",
     "/v1/secrets",
@@ -288,6 +290,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "tenant_id": other_tenant.id,
         "target": rows["webhook_id"],
         "pairing_id": (await other.get("/v1/pairings")).json()["items"][0]["id"],
+        "channel": await _their_channel(other),
         "list_id": (await other.post("/v1/run-lists", json={"name": "Secret", "query": {}})).json()["id"],
         "agent_id": "their-agent",
         # The agent is looked up before it.
@@ -323,7 +326,14 @@ def _unknown_id(name: str, value: str) -> str:
     """Return an id of the same length and form that no row has."""
     if name in ("task_id", "step"):
         return str(int(value) + 1)
-    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id", "project", "dataset") else "ZZZZ")
+    return value[:-4] + (
+        "zzzz" if name in ("agent_id", "skill", "policy_id", "project", "dataset", "channel") else "ZZZZ"
+    )
+
+
+async def _their_channel(other: httpx2.AsyncClient) -> str:
+    await other.put("/v1/leases/channel:their-bot", json={"holder": "a", "ttl_s": 30})
+    return "their-bot"
 
 
 def _filled(path: str, ids: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from dirty_equals import IsPartialDict, IsStr
 from httpx2 import Response
 
 from nova_workers.domain.keys.sql.leases import MAX_LEASES
@@ -133,3 +134,36 @@ async def test_a_tenant_has_a_bounded_number_of_leases(api: Api, database: Datab
     assert "one-more" in refused.json()["detail"]
     await database.execute(_EXPIRE)
     assert (await _put(api, holder="b")).json()["fence"] == 2
+
+
+async def test_why_the_holder_of_a_channel_pauses_is_listed_until_it_works(
+    api: Api, other_tenant: Tenant, database: Database
+) -> None:
+    proof = {"token": (await _put(api)).json()["token"]}
+    await api.http.put("/v1/leases/of-no-channel", json={"holder": "a", "ttl_s": 30})
+
+    async def listed() -> Any:
+        (channel,) = (await api.http.get("/v1/inbound-channels")).json()["items"]
+        return channel
+
+    works = {"name": "telegram:42", "holder": "a", "is_served": True, "error": None, "failing_since": None}
+    works |= {"next_try_at": None, "retry_requested_at": None}
+    assert await listed() == works
+    pause = {"error": "Telegram: Unauthorized", "next_try_s": 60}
+    await _put(api, **proof, pause=pause)
+    first = await listed()
+    assert first == {**works, "error": pause["error"], "failing_since": IsStr(), "next_try_at": IsStr()}
+    await _put(api, **proof, pause={"error": "It does not answer", "next_try_s": 30})
+    assert await listed() == IsPartialDict(error="It does not answer", failing_since=first["failing_since"])
+    path = "/v1/inbound-channels/telegram:42/retry"
+    async with api.client(other_tenant.key) as other:
+        assert (await other.get("/v1/inbound-channels")).json()["items"] == []
+        assert (await other.post(path)).status_code == 404
+    assert (await api.http.post(path)).status_code == 204
+    asked_at = (await listed())["retry_requested_at"]
+    assert (await _put(api, **proof)).json()["retry_requested_at"] == asked_at
+    assert await listed() == {**works, "retry_requested_at": asked_at}
+    await _put(api, **proof, ttl_s=0, pause=pause)
+    assert await listed() == IsPartialDict(is_served=False, error=pause["error"])
+    for wrong in ({"error": "two\nlines", "next_try_s": 1}, {"error": "x", "next_try_s": -1}, {"error": ""}):
+        assert (await _put(api, **proof, pause=wrong)).status_code == 422

@@ -116,3 +116,37 @@ async def test_a_fault_of_the_api_delays_a_reply_and_loses_none(nova: NovaClient
     assert len(faults) == 1
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+
+
+async def test_a_channel_that_rests_says_why_and_tries_as_soon_as_a_person_asks(nova: NovaClient) -> None:
+    journal = Journal(nova, "channel:test", ttl_s=2.0)
+    await journal.acquire()
+    keeping = asyncio.create_task(journal.keep())
+    resting = asyncio.create_task(journal.rest("The mailbox\nrefuses the password.", 600.0))
+
+    async def error() -> str | None:
+        (channel,) = (await nova.inbound_channels.list()).items
+        return channel.error
+
+    async def is_reported() -> bool:
+        return await error() == "The mailbox refuses the password."
+
+    async def works() -> bool:
+        return await error() is None
+
+    await until(is_reported)
+    assert not resting.done()
+    await nova.inbound_channels.retry("test")
+    await asyncio.wait_for(resting, 60)
+    journal.works()
+    await until(works)
+    # What ends the serving of a channel is reported with the release, and until it is served again.
+    journal.has_stopped("It ended.", 600.0)
+    await journal.release()
+    assert await error() == "It ended."
+    await asyncio.wait_for(keeping, 60)
+    await journal.acquire()
+    assert await error() == "It ended."
+    journal.has_recovered()
+    await journal.release()
+    assert await works()

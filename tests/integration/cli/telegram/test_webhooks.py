@@ -13,11 +13,12 @@ from pydantic import SecretStr
 from nova_workers.base.config import AudioSettings
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.journal import Journal
+from nova_workers.channels.port import UnreportedRests
 from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.channel import TelegramChannel
 from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.media import MediaReader
-from nova_workers.channels.telegram.sources import Webhook
+from nova_workers.channels.telegram.sources import Polling, Webhook
 from nova_workers.client.client import NovaClient
 from tests.integration.cli.telegram.conftest import Stage, soon
 from tests.requirements import proves
@@ -85,3 +86,22 @@ async def test_a_webhook_whose_channel_is_closed_refuses_at_once_what_it_has_not
             assert await sending == 503
             assert await send("two") == 503
         await api.close()
+
+
+class _Reported(Exception):
+    """The first pause, in its words."""
+
+
+class _FirstRest(UnreportedRests):
+    async def rest(self, error: str, for_s: float) -> None:
+        raise _Reported(error)
+
+
+async def test_a_token_that_telegram_does_not_know_is_reported_with_what_to_do() -> None:
+    async with telegram_server() as telegram:
+        api = BotApi(SecretStr(TOKEN.replace("AA", "AB")), telegram.url)
+        with pytest.raises(_Reported) as caught:
+            await anext(Polling().updates(api, _FirstRest()))
+        await api.close()
+    advice = "Telegram does not know the token. Copy it from BotFather again."
+    assert str(caught.value) == f"Telegram: Unauthorized. {advice}"
