@@ -98,9 +98,13 @@ def _marked(agent: AgentView) -> Markup:
 
 def agent_mark(agent_id: str, name: str) -> Markup:
     """Return a name with the mark of its agent. The initial is drawn by the style sheet: the text is the name alone."""
-    initial = next((letter for letter in name if letter.isalnum()), "?").upper()
-    hue = crc32(agent_id.encode()) % _HUES
+    hue, initial = mark_of(agent_id, name)
     return Markup('<span class="agent hue-{}" data-initial="{}">{}</span>').format(hue, initial, name)
+
+
+def mark_of(agent_id: str, name: str) -> tuple[int, str]:
+    """Return the number of an agent's colour, which its id decides, and the initial of its name."""
+    return crc32(agent_id.encode()) % _HUES, next((letter for letter in name if letter.isalnum()), "?").upper()
 
 
 def _mark(name: str, agent_id: str) -> Markup:

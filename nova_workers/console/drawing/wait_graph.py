@@ -6,13 +6,17 @@ from typing import Literal, NamedTuple
 from markupsafe import Markup
 
 from nova_workers.console.formats import brief
+from nova_workers.console.names import mark_of
 from nova_workers.contracts.http.orchestrations import TreeAgent
 
 PERSON = "a person"
 _MAX_DRAWN = 60
 """A graph of more agents is not readable; its list is."""
-_WIDTH, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _A_ROW, _MARGIN = 640.0, 84.0, 144.0, 40.0, 4, 26.0
-_NAME_CHARS = 19
+_WIDTH, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _A_ROW, _MARGIN = 640.0, 84.0, 152.0, 40.0, 4, 26.0
+_NAME_CHARS = 15
+_MARK = 16.0
+"""Side of the square with an agent's colour and initial, as beside its name elsewhere."""
+_MARK_INSET = 8.0
 _APART = 7.0
 """The space between the arrows of two agents that wait for each other."""
 
@@ -27,8 +31,12 @@ _HEAD = Markup(
 _ARROW = Markup('<path class="wait {tone}" d="{d}" marker-end="url(#wait-{tone})"><title>{title}</title></path>')
 _BOX = Markup(
     '<g class="box {tone}"><title>{title}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6"/>'
-    '<text class="name" x="{at}" y="{name_y}" text-anchor="middle">{name}</text>'
+    '{mark}<text class="name" x="{at}" y="{name_y}" text-anchor="middle">{name}</text>'
     '<text x="{at}" y="{state_y}" text-anchor="middle">{state}</text></g>'
+)
+_AGENT_MARK = Markup(
+    '<g class="mark hue-{hue}" aria-hidden="true"><rect x="{x}" y="{y}" width="{side}" height="{side}" rx="4"/>'
+    '<text x="{at}" y="{text_y}" text-anchor="middle">{initial}</text></g>'
 )
 
 Tone = Literal["plain", "person", "cycle", "dead"]
@@ -57,6 +65,8 @@ class _Node(NamedTuple):
     state: str
     tone: str
     level: int
+    mark: tuple[int, str] | None = None
+    """Colour and initial of an agent; None for what is none."""
 
 
 def draw_waits(agents: Sequence[TreeAgent]) -> WaitGraph:
@@ -97,7 +107,10 @@ def _nodes(waits: Iterable[Wait], by_id: Mapping[str, TreeAgent]) -> dict[str, _
     """Return the boxes by their ids, in the order of the tree; a person is below all agents."""
     ids = {end for wait in waits for end in (wait.agent_id, wait.target_id or PERSON)}
     known = [agent for agent in by_id.values() if agent.id in ids]
-    nodes = {agent.id: _Node(agent.name, _state(agent), _tone(agent), agent.depth) for agent in known}
+    nodes = {
+        agent.id: _Node(agent.name, _state(agent), _tone(agent), agent.depth, mark_of(agent.id, agent.name))
+        for agent in known
+    }
     last = max((node.level for node in nodes.values()), default=0) + 1
     for other in sorted(ids - nodes.keys()):
         nodes[other] = _Node(other, "" if other == PERSON else "not in the tree", "person", last)
@@ -129,6 +142,7 @@ def _draw(waits: Sequence[Wait], nodes: Mapping[str, _Node]) -> Markup:
 
 
 def _box(node: _Node, x: float, y: float) -> Markup:
+    text_x = x if node.mark is None else x + (_MARK_INSET + _MARK) / 2
     return _BOX.format(
         tone=node.tone,
         title=f"{node.name}: {node.state}" if node.state else node.name,
@@ -136,11 +150,20 @@ def _box(node: _Node, x: float, y: float) -> Markup:
         y=round(y - _BOX_HEIGHT / 2, 1),
         width=_BOX_WIDTH,
         height=_BOX_HEIGHT,
-        at=round(x, 1),
+        mark="" if node.mark is None else _mark(*node.mark, x - _BOX_WIDTH / 2 + _MARK_INSET, y),
+        at=round(text_x, 1),
         name_y=round(y - 2 if node.state else y + 4, 1),
         state_y=round(y + 12, 1),
         name=brief(node.name, _NAME_CHARS),
         state=node.state,
+    )
+
+
+def _mark(hue: int, initial: str, x: float, y: float) -> Markup:
+    """Return the mark of an agent, in the middle of the height of its box."""
+    top, middle = round(y - _MARK / 2, 1), round(x + _MARK / 2, 1)
+    return _AGENT_MARK.format(
+        hue=hue, initial=initial, x=round(x, 1), y=top, side=_MARK, at=middle, text_y=round(y + 3.5, 1)
     )
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from nova_workers.base.vocabulary import AgentState
 from nova_workers.console.drawing.wait_graph import draw_waits
+from nova_workers.console.names import mark_of
 from nova_workers.contracts.http.orchestrations import TreeAgent
 from nova_workers.contracts.http.wire import UsageView
 from nova_workers.contracts.waits import AskUser, WaitView
@@ -40,7 +41,12 @@ def test_waits_are_arrows_between_boxes_and_the_same_as_a_list() -> None:
     ]
     svg = str(graph.svg)
     assert svg.count('class="wait plain"') == 2
-    assert svg.count("<rect") == 4
+    assert svg.count('class="box ') == 4
+    # The colour and initial that an agent has elsewhere; a person has none.
+    assert svg.count('class="mark ') == 3
+    hue, initial = mark_of("oag_master", "master")
+    assert f'class="mark hue-{hue}" aria-hidden="true"' in svg
+    assert f">{initial}</text>" in svg
     assert ">c<" not in svg
     assert 'aria-label="Graph of waits: 2 waiting, 3 arrows. The list below has the same."' in svg
     assert "style=" not in svg
