@@ -289,6 +289,15 @@ def test_what_is_live_of_a_page_is_all_of_it() -> None:
             assert text.count("data-refresh") + text.count("data-stream") == live.count("data-"), name
 
 
+def test_what_a_page_shows_of_stored_things_does_not_grow_old() -> None:
+    templates = Path(app.__file__).parent / "templates"
+    names = ("list", "show", "board", "versions", "rollout", "rollouts", "history")
+    unchanging = {"connect/show.html", "files/show.html"}
+    pages = {path for name in names for path in templates.rglob(f"{name}.html")}
+    stale = [path.relative_to(templates).as_posix() for path in pages if "{% block live %}" not in path.read_text()]
+    assert set(stale) <= unchanging
+
+
 def test_the_title_of_a_page_of_one_thing_names_the_thing() -> None:
     templates = Path(app.__file__).parent / "templates"
     pages = [

@@ -101,9 +101,13 @@ async def go_on(request: Request) -> Response:
 
 async def history(request: Request) -> Response:
     """Show what an agent said and did."""
-    orchestration_id, agent = request.path_params["orchestration"], request.path_params["agent"]
-    entries = await client_of(request).orchestrations.history(orchestration_id, agent, detail_level="full")
-    return render(request, "orchestrations/history.html", orchestration_id=orchestration_id, history=entries)
+    calls, orchestration_id = client_of(request).orchestrations, request.path_params["orchestration"]
+    agent = request.path_params["agent"]
+    entries, tree = await asyncio.gather(
+        calls.history(orchestration_id, agent, detail_level="full"), calls.tree(orchestration_id)
+    )
+    name = next((each.name for each in tree.agents if each.id == agent), agent)
+    return render(request, "orchestrations/history.html", orchestration_id=orchestration_id, name=name, history=entries)
 
 
 async def _read(request: Request) -> Seen:
