@@ -388,6 +388,27 @@ async def test_vectors_beyond_half_precision_are_indexed_and_found(database: Dat
     assert len({hit.message_id for hit in hits} & set(ids)) == 50
 
 
+async def test_a_word_that_very_many_messages_have_is_looked_for_in_some_of_them(database: Database) -> None:
+    past = PastConversations(database)
+    for number in range(12):
+        await past.say(f"Nothing new, number {number}")
+    old, new = await past.say("The state of it", days_ago=9), await past.say("The state of them")
+    rare = await past.say("The Zweitausendeins report")
+    other = await past.say("The state of another agent", agent_id="other")
+    states = {run.message_ids[0] for run in (old, new)}
+    await database.execute("ANALYZE message_texts")
+    # What the statistics would say if as large a share of ten million messages had these words.
+    await database.execute("UPDATE pg_class SET reltuples = 1e7 WHERE oid = 'message_texts'::regclass")
+
+    assert set(await past.find("state")) == states
+    assert set(await past.find("tate")) == states
+    assert set(await past.find("state", MessageFilter("ten_1"))) == {*states, other.message_ids[0]}
+    # Of several only the rarest counts; but the statistics know no periods.
+    assert await past.find("state zweitausendeins") == [rare.message_ids[0]]
+    recent = MessageFilter("ten_1", "nova", since=NOW - timedelta(days=1))
+    assert set(await past.find("state zweitausendeins", recent)) == {new.message_ids[0], rare.message_ids[0]}
+
+
 async def _many(
     database: Database, count: int, *, tenant_id: str, agent_id: str = "nova", near: Sequence[float] | None = None
 ) -> list[str]:
