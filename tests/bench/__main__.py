@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     machine, began_at, began_s = Machine.this(), datetime.now(UTC), time.perf_counter()
     sizes = Sizes.quick() if options.quick else Sizes()
+    if options.messages is not None:
+        sizes = replace(sizes, searched_messages=options.messages)
     rows = tuple(options.only or ROWS)
     with bench_servers(options.home) as servers:
         results = uvloop.run(measure(servers, sizes, rows, console, with_bare=not options.no_bare))
@@ -75,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--only", action="append", choices=tuple(ROWS), metavar="ROW", help=f"one of {', '.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="small sizes: two minutes, and rougher figures")
+    parser.add_argument("--messages", type=int, metavar="COUNT", help="messages of the agent in the row search")
     parser.add_argument("--no-bare", action="store_true", help="leave out the comparison with bare Celery")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and details")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")

@@ -36,6 +36,8 @@ class Sizes:
     cached_turns: int = 50
     searched_messages: int = 100_000
     searches: int = 100
+    exact_searches: int = 25
+    inserted_vectors: int = 2_000
     backfilled_runs: int = 500_000
     backfill_s: float = 8.0
     idle_ticks: int = 100
@@ -74,8 +76,8 @@ class Sizes:
             many_concurrent=400, code_steps=100,
             in_flight=200, lost_runs=10, lost_turn_s=5, lease_ttl_s=6, finished_runs=100_000, claims=200,
             queued=10_000, beside_a_backlog=20, picks=50, innocents=100, change_blocks=12,
-            searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
-            idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
+            searched_messages=20_000, searches=40, inserted_vectors=500, backfilled_runs=50_000, backfill_s=4,
+            idle_ticks=50, idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
             trees=8, tree_latencies=20, orders=40, cached_orders=200, bare_tasks=1_000, bare_pings=100,
             warm_starts=2, first_starts=1, notices=4, imports=2, plans=2,
         )  # fmt: skip
@@ -87,8 +89,9 @@ class Sizes:
             accepts_s=0.4, waits=3, streams=2, token_streams=2, tokens=5, turns_s=0.5, clients=2, concurrent=3,
             many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
             few_finished_runs=100, claims=3, tool_calls=3, code_steps=3,
-            queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
-            innocents=2, cached_turns=3, change_blocks=1, change_turns=3,
+            queued=20, beside_a_backlog=2, picks=3,
+            searched_messages=300, searches=2, exact_searches=2, inserted_vectors=20,
+            bare_tasks=20, bare_pings=3, innocents=2, cached_turns=3, change_blocks=1, change_turns=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, notices=1, imports=1, rounds=1,
