@@ -11,6 +11,7 @@ from markupsafe import Markup, escape
 
 from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import ContentBlock, text_of
+from nova_workers.contracts.http.overview.audit_words import describe_action
 from nova_workers.contracts.http.wire import RunView, UsageView
 from nova_workers.contracts.waits import describe_waits
 
@@ -84,6 +85,7 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "bytes": size,
         "tone": _tone,
         "words": _words,
+        "action_words": describe_action,
         "awaited": _awaited,
         "host": _host,
         "brief": brief,

@@ -31,8 +31,8 @@ _MESSAGES = re.compile(r'^\s*(\{"script"|Work order trc_)')
 _EXCEPTIONS = {
     # An order is known by the id that its customer has of it, and policies by theirs.
     "/work-orders": re.compile(r"^Order trc_|^(butler|launchbase)_"),
-    # The audit log's actions and fields are those of its filter and of its file.
-    "/audit": re.compile(r"^[a-z_]+\.[a-z_]+$|^[a-z_., ]+$"),
+    # The audit log's fields are those of its file.
+    "/audit": re.compile(r"^[a-z_., ]+$"),
     # Tools and workers have no other names.
     "/runs/": re.compile(r"^[a-z]+_[a-z]+$|^wkr_"),
 }

@@ -17,6 +17,7 @@ from nova_workers.cli.terminal.new_file import new_file
 from nova_workers.cli.terminal.paging import Column, CursorOption, LimitOption, Rows, show_page
 from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
+from nova_workers.contracts.http.overview.audit_words import describe_action
 
 app = group("See what was changed, and by whom. Without a command: list.", lists=True)
 
@@ -132,8 +133,9 @@ _ROWS = Rows[AuditEventView](
     "Nothing was changed.",
     Column("at", lambda event: event.at),
     Column("who", _who, "text"),
-    Column("action", lambda event: event.action),
+    Column("action", lambda event: describe_action(event.action)),
     Column("thing", lambda event: event.target_id, "text"),
+    Column("code", lambda event: event.action, "spare"),
     Column("fields", lambda event: ", ".join(event.fields), "spare"),
     Column("from", lambda event: event.address or event.run_id),
 )

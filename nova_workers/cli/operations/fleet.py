@@ -100,7 +100,7 @@ async def drain(
     order = await calls.drain_worker(worker if found is None else found.id)
 
     def show(out: Output, order: WorkerDrain) -> None:
-        out.note(f"{order.worker_id} was ordered to drain {stamp(order.ordered_at)}: it begins within seconds")
+        out.note(f"{order.worker} was ordered to drain {stamp(order.ordered_at)}: it begins within seconds")
         if found is not None and (queues := served_by_none_but(found, live)):
             out.note(f"no other worker takes runs of {', '.join(queues)}: they wait until one starts", "yellow")
 
@@ -224,7 +224,7 @@ def _show(out: Output, view: FleetView) -> None:
     else:
         out.note("No worker is alive: messages are accepted, and wait. Start one: nova worker", "yellow")
     for order in view.drained:
-        out.note(f"{order.worker_id} drained" + (f" and ended {stamp(order.ended_at)}" if order.ended_at else ""))
+        out.note(f"{order.worker} drained" + (f" and ended {stamp(order.ended_at)}" if order.ended_at else ""))
     for switch in view.switches:
         because = f": {switch.reason}" if switch.reason else ""
         out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

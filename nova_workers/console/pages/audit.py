@@ -12,6 +12,7 @@ from nova_workers.console.pages.runs.filters import read_moment
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
+from nova_workers.contracts.http.overview.audit_words import ACTIONS, describe_action
 
 _PLACES: Final[Mapping[str, str]] = {
     "agent": "/agents/",
@@ -43,8 +44,15 @@ async def show_list(request: Request) -> Response:
         since=since,
         until=until,
         places=_PLACES,
+        actions=_actions(which["action"]),
         pager=pager(request, page),
     )
+
+
+def _actions(chosen: str | None) -> list[tuple[str, str]]:
+    """Return the actions to filter by, as codes with their words in the order of these."""
+    codes = {*ACTIONS, *([chosen] if chosen else [])}
+    return sorted(((code, describe_action(code)) for code in codes), key=lambda action: action[1])
 
 
 PAGE = PageModule(

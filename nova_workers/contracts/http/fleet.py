@@ -109,6 +109,11 @@ class WorkerDrain(View):
     ended_at: datetime | None
     """When its process ended. Null: it has not yet, or it could not record it."""
 
+    @property
+    def worker(self) -> str:
+        """The host and process of the worker, by which people know it."""
+        return self.worker_id.rpartition("@")[2]
+
 
 class HeldRuns(View):
     """Queued runs that are held by one outage of a model provider."""

@@ -479,6 +479,7 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -
     nova.good("keys", "revoke", made["id"])
     revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]
     assert [("key.revoked" in line, "key.created" in line) for line in revoked] == [(True, False), (False, True)]
+    assert [("Key revoked" in line, "Key created" in line) for line in revoked] == [(True, False), (False, True)]
     assert all(made["id"] in line and "127.0.0.1" in line for line in revoked)
     verified = json.loads(nova.good("audit", "verify", "--json").out)
     assert (verified["problem"], verified["records"]) == (None, verified["seq"])
