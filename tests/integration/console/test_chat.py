@@ -297,6 +297,11 @@ async def test_a_search_marks_the_words_and_leads_to_the_turn(
     assert run.message_ids[0] in (await browser.get(address.partition("#")[0])).text
     assert "is not a date" in (await browser.get("/search?q=heron&since=yesterday")).text
     assert "Nothing fits" in (await browser.get("/search?q=heron&agent=agent-builder")).text
+    untitled = await past.say("Which bird is it?", "A grey heron.", tenant_id=console.api.tenant.id)
+    asked = [{"type": "text", "text": "Which bird is it?"}]
+    await database.execute("UPDATE runs SET content = :asked WHERE id = :id", asked=asked, id=untitled.run_id)
+    # Without a title a conversation has its first words.
+    assert "<strong>Which bird is it?</strong>" in (await browser.get("/search?q=heron")).text
 
 
 async def test_what_an_agent_sent_and_what_the_agent_that_it_asked_cost_is_at_the_tool_call(
