@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from nova_workers.devstack.commands import WORKER_APP
 from nova_workers.ledger.database import PostgresDatabase
 from tests.browser import terminal_picture
 from tests.browser.harness import Site, browser, console_at, sign_in_with, signed_in, site
+from tests.browser.past import fill_past, furnish
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_postgres, own_valkey
 
@@ -40,6 +42,8 @@ THEMES = ("light", "dark")
 _QUALITY = 70
 _NOWHERE = "http://127.0.0.1:1"
 _STREAMED_MS = 600
+_PAST_ENDS = timedelta(minutes=20)
+"""How long before the pictures."""
 _FORMS = {
     "new-agent": "/agents/~new",
     "new-trigger": "/triggers/new",
@@ -85,6 +89,9 @@ async def main(words: list[str]) -> None:
     for folder in (FOLDER, STATES):
         folder.mkdir(parents=True, exist_ok=True)
     async with seeded() as nova, browser() as chromium:
+        tenant_id = (await nova.fleet.whoami()).tenant_id
+        await fill_past(nova.database_url, tenant_id, datetime.now(UTC) - _PAST_ENDS)
+        await furnish(nova.fleet)
         page = await signed_in(await chromium.new_context(), nova)
         await _take_all(page, nova.url, await _pages(page, nova), words, FOLDER)
         dialogs = [(name, path) for name, (path, _) in _DIALOGS.items()]
