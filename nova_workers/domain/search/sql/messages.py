@@ -146,7 +146,8 @@ part_grams AS (
 # word that `_CROWD` of the owner's messages have, by the statistics (`here`), is not a query of its own unless it is
 # the rarest, and never a prefix; and if the rarest is in more than `_MOST_READ`, it is looked for in some messages
 # alone. Such a word would not count anyway, unless nothing rarer was found. The statistics know no periods, so a search
-# within one reads the index for all words.
+# within one reads the index for all words. Of a prefix the index collects all messages, of all owners, before it
+# compares the mark: so a word that `_MOST_READ` messages of the table have is no prefix either.
 #
 # Each query returns a bounded number of rows, so the cost is bounded. Frequent words cost most and say least. So words
 # that the table's statistics have in more than a tenth of all messages are left out, unless there is no other word; and
@@ -171,7 +172,8 @@ common AS MATERIALIZED (
       LEFT JOIN common c ON c.lexeme = q.lexeme
 ), words AS (
     SELECT (E'\'' || replace(replace(lexeme, E'\\', E'\\\\'), '''', '''''') || ''''
-            || CASE WHEN char_length(lexeme) >= 4 AND here <= {_CROWD} THEN ':*' ELSE '' END)::tsquery AS query,
+            || CASE WHEN char_length(lexeme) >= 4 AND here <= {_CROWD} AND spread <= {_MOST_READ} THEN ':*'
+                    ELSE '' END)::tsquery AS query,
            lexeme, place, here
       FROM asked
      WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
