@@ -36,7 +36,7 @@ class Sizes:
     cached_turns: int = 50
     searched_messages: int = 100_000
     searches: int = 100
-    exact_searches: int = 25
+    exact_searches: int = 50
     inserted_vectors: int = 2_000
     backfilled_runs: int = 500_000
     backfill_s: float = 8.0

@@ -17,9 +17,10 @@ _INDEX = "ix_embeddings__hnsw_half_384"
 _NEW = 2
 """Messages of a run."""
 
-_SEARCH = Operation("search by words and by meaning")
+_READS = "HNSW reads some thousand places of its index, which is larger than the memory that Postgres has for itself."
+_SEARCH = Operation("search by words and by meaning", _READS)
 _WORDS = Operation("search by words only")
-_SAVE = Operation("insert the vectors of a run's two messages")
+_SAVE = Operation("insert the vectors of a run's two messages", _READS)
 _BUILD = Operation("build the index of vectors, for each")
 _BYTES = Operation("size of the index of vectors, for each", unit="KB")
 
