@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from markupsafe import Markup, escape
 
 from nova_workers.base.clock import Clock, spell_duration
+from nova_workers.console.schema_forms.shapes import label_of
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.overview.audit_words import describe_action
 from nova_workers.contracts.http.wire import RunView, UsageView
@@ -86,6 +87,7 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
         "tone": _tone,
         "words": _words,
         "action_words": describe_action,
+        "label": label_of,
         "awaited": _awaited,
         "host": _host,
         "brief": brief,

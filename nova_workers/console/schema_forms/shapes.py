@@ -1,5 +1,6 @@
 """Shapes: which field of a form edits a value of a JSON schema."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
@@ -26,6 +27,7 @@ LONG_TEXT_CHARS: Final = 500
 
 _PLAIN: Final[Mapping[str, Kind]] = {"boolean": "flag", "integer": "number", "number": "number", "string": "text"}
 _UNITS: Final[Mapping[str, str]] = {"usd": "USD", "s": "seconds", "ms": "milliseconds", "bytes": "bytes"}
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORDS: Final[Mapping[str, str]] = {"id": "ID", "url": "URL", "cwd": "Working directory"}
 
 
@@ -120,7 +122,7 @@ def shape_of(schema: JsonObject, definitions: JsonObject | None = None, *, name:
     hint = str(schema.get("description", about))
     return replace(
         shape,
-        label=_label(name),
+        label=label_of(name),
         hint=hint,
         about="" if about == hint else about,
         nullable=nullable,
@@ -200,8 +202,9 @@ def _without_null(schema: JsonObject, definitions: JsonObject) -> tuple[JsonObje
     return {**_resolved(others[0], definitions), **rest}, True
 
 
-def _label(name: str) -> str:
-    words = name.split("_")
+def label_of(name: str) -> str:
+    """Return the name of a property in words, whether it is in ``snake_case`` or in ``camelCase``."""
+    words = _CAMEL.sub("_", name).lower().split("_") if _CAMEL.search(name) else name.split("_")
     unit = _UNITS.get(words[-1]) if len(words) > 1 else None
     text = " ".join(_WORDS.get(word, word) for word in (words[:-1] if unit else words))
     text = text[:1].upper() + text[1:]

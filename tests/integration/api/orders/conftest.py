@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.support.data.work_orders import example_order
-from tests.support.harness.orders import AnsweringEngine
+from tests.support.harness.orders import AnsweringEngine, policy
 from tests.support.harness.workers import Harness
 
 _QUEUED = "SELECT id, thread_id, queue FROM runs WHERE status = 'queued'"
@@ -41,6 +42,13 @@ async def order_secret(api: Api) -> str:
 @pytest.fixture
 async def engine(api: Api, database: Database, redis: Redis) -> AsyncIterator[AnsweringEngine]:
     """The model of a worker that executes what is queued."""
+    async with answering_worker(api, database, redis) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def answering_worker(api: Api, database: Database, redis: Redis) -> AsyncGenerator[AnsweringEngine]:
+    """Execute what is queued within the block; yields the model."""
     harness = Harness(database, redis, api.state.services.settings)
     answering = AnsweringEngine({})
     harness.engines["scripted"] = answering
@@ -67,3 +75,25 @@ def keyed(order: dict[str, Any], secret: str) -> dict[str, Any]:
 def valid_order(tenant_id: str, secret: str, policy_id: str = "butler_basic", **changes: Any) -> dict[str, Any]:
     """Return an order that is admitted."""
     return keyed(example_order(policy_id) | {"tenant": tenant_id} | changes, secret)
+
+
+async def order_of(
+    api: Api, secret: str, *, of_policy: Mapping[str, Any] | None = None, **changes: object
+) -> dict[str, object]:
+    """Return an order of a policy whose proposals go to a person if the model is not sure."""
+    document = policy(escalation={"belowConfidence": 0.5}, **(of_policy or {})).to_wire()
+    stored = await api.http.put("/v1/work-order-policies/test_policy", json={"document": document})
+    assert stored.status_code == 200, stored.text
+    order = {
+        "version": "v1",
+        "tenant": api.tenant.id,
+        "scope": "tests",
+        "policyId": "test_policy",
+        "inputs": {"headline": "An old one"},
+        "constraints": {"timeoutMs": 20_000},
+        "idempotency": {"keyHash": "to be derived".replace(" ", "-")},
+        "trace": {"jobId": "job-1"},
+        "audit": {"customerTrailOn": True, "internalTrailOn": True},
+        **changes,
+    }
+    return keyed(order, secret)

@@ -5,38 +5,19 @@ from __future__ import annotations
 import asyncio
 
 from tests.integration.api.conftest import Api
-from tests.integration.api.orders.conftest import keyed
-from tests.support.harness.orders import AnsweringEngine, policy, proposal
-
-
-async def _order(api: Api, secret: str, **changes: object) -> dict[str, object]:
-    document = policy(escalation={"belowConfidence": 0.5}).to_wire()
-    stored = await api.http.put("/v1/work-order-policies/test_policy", json={"document": document})
-    assert stored.status_code == 200, stored.text
-    order = {
-        "version": "v1",
-        "tenant": api.tenant.id,
-        "scope": "tests",
-        "policyId": "test_policy",
-        "inputs": {"headline": "An old one"},
-        "constraints": {"timeoutMs": 20_000},
-        "idempotency": {"keyHash": "to be derived".replace(" ", "-")},
-        "trace": {"jobId": "job-1"},
-        "audit": {"customerTrailOn": True, "internalTrailOn": True},
-        **changes,
-    }
-    return keyed(order, secret)
+from tests.integration.api.orders.conftest import order_of
+from tests.support.harness.orders import AnsweringEngine, proposal
 
 
 async def test_an_order_gets_its_result_in_the_answer(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
-    answer = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    answer = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     assert answer.status_code == 200, answer.text
     result = answer.json()
     assert (result["status"], result["stopReason"], result["customerSafe"]) == ("succeeded", "ok", True)
     assert result["artifacts"][0]["payload"]["value"] == "A better headline"
     assert not result["extensions"]["meta"]["cached"]
     assert "costBreakdown" not in result["extensions"]
-    again = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    again = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     assert again.json()["traceId"] == result["traceId"]
     assert again.json()["extensions"]["meta"]["cached"]
     assert len(engine.calls) == 1
@@ -47,7 +28,7 @@ async def test_an_order_gets_its_result_in_the_answer(api: Api, order_secret: st
 async def test_equal_orders_at_once_share_one_execution_and_all_wait_for_it(
     api: Api, order_secret: str, engine: AnsweringEngine
 ) -> None:
-    order = await _order(api, order_secret)
+    order = await order_of(api, order_secret)
     answers = await asyncio.gather(*(api.http.post("/v1/work-orders", json=order) for _ in range(20)))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.json()["traceId"] for answer in answers}) == 1
@@ -58,15 +39,15 @@ async def test_equal_orders_at_once_share_one_execution_and_all_wait_for_it(
 async def test_an_equal_order_with_a_key_of_the_replaced_secret_is_not_executed_again(
     api: Api, order_secret: str, engine: AnsweringEngine
 ) -> None:
-    before = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    before = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     newer = (await api.http.post("/v1/work-order-secrets", json={})).json()["secret"]
     for secret in (newer, order_secret):
-        again = await api.http.post("/v1/work-orders", json=await _order(api, secret))
+        again = await api.http.post("/v1/work-orders", json=await order_of(api, secret))
         assert (again.json()["traceId"], again.json()["extensions"]["meta"]["cached"]) == (
             before.json()["traceId"],
             True,
         )
-    orders = [await _order(api, secret, inputs={"at": "once"}) for secret in (order_secret, newer)]
+    orders = [await order_of(api, secret, inputs={"at": "once"}) for secret in (order_secret, newer)]
     answers = await asyncio.gather(*(api.http.post("/v1/work-orders", json=order) for order in orders * 5))
     assert len({answer.json()["traceId"] for answer in answers}) == 1
     assert len(engine.calls) == 2
@@ -75,18 +56,18 @@ async def test_an_equal_order_with_a_key_of_the_replaced_secret_is_not_executed_
 async def test_a_result_outlives_the_secrets_that_were_replaced_since(
     api: Api, order_secret: str, engine: AnsweringEngine
 ) -> None:
-    before = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    before = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     for _ in range(2):
         made = await api.http.post("/v1/work-order-secrets", json={"previous_valid_hours": 0})
-        again = await api.http.post("/v1/work-orders", json=await _order(api, made.json()["secret"]))
+        again = await api.http.post("/v1/work-orders", json=await order_of(api, made.json()["secret"]))
         assert again.json()["traceId"] == before.json()["traceId"]
-    refused = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    refused = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     assert refused.status_code == 422
     assert len(engine.calls) == 1
 
 
 async def test_an_asynchronous_order_is_answered_before_it_ends(api: Api, order_secret: str) -> None:
-    order = await _order(api, order_secret)
+    order = await order_of(api, order_secret)
     answer = await api.http.post("/v1/work-orders", json=order, headers={"Prefer": "respond-async"})
     assert answer.status_code == 202
     result = answer.json()
@@ -100,7 +81,7 @@ async def test_an_asynchronous_order_is_answered_before_it_ends(api: Api, order_
 async def test_a_client_says_how_long_it_waits(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
     held = asyncio.Event()
     engine.before = held.wait
-    order = await _order(api, order_secret)
+    order = await order_of(api, order_secret)
     # Of a preference that is there twice the first counts, in whichever header it is.
     headers = [("Prefer", 'respond-async;x="a, b" , wait=0'), ("Prefer", "handling=lenient, wait=20")]
     answer = await api.http.post("/v1/work-orders", json=order, headers=headers)
@@ -129,7 +110,7 @@ async def test_an_order_is_canceled_with_its_runs_and_executed_anew_when_it_come
         await released.wait()
 
     engine.before = hang
-    order = await _order(api, order_secret)
+    order = await order_of(api, order_secret)
     shared = [asyncio.create_task(api.http.post("/v1/work-orders", json=order)) for _ in range(2)]
     await asyncio.wait_for(begun.wait(), 20)
     (running,) = (await api.http.get("/v1/work-orders", params={"state": "running"})).json()["items"]
@@ -157,14 +138,14 @@ async def test_an_order_is_canceled_with_its_runs_and_executed_anew_when_it_come
 
 
 async def test_a_waiting_request_gets_the_state_when_the_time_of_the_order_is_over(api: Api, order_secret: str) -> None:
-    order = await _order(api, order_secret, constraints={"timeoutMs": 100})
+    order = await order_of(api, order_secret, constraints={"timeoutMs": 100})
     answer = await api.http.post("/v1/work-orders", json=order)
     assert (answer.status_code, answer.json()["status"]) == (202, "in_progress")
 
 
 async def test_a_person_decides_on_an_unsure_proposal(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
     engine.answers = {"craft": proposal("Unsure", 0.2)}
-    answer = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    answer = await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))
     assert answer.status_code == 202
     waiting = answer.json()
     assert (waiting["status"], waiting["stopReason"], waiting["needsHuman"]) == ("in_progress", "needs_human", True)
@@ -176,7 +157,7 @@ async def test_a_person_decides_on_an_unsure_proposal(api: Api, order_secret: st
     async with api.client(key) as http:
         for read in (path, f"{path}/internal", f"{path}/wait"):
             assert "Unsure" not in (await http.get(read)).text
-        again = await http.post("/v1/work-orders", json=await _order(api, order_secret))
+        again = await http.post("/v1/work-orders", json=await order_of(api, order_secret))
         assert (again.json()["traceId"], again.json()["artifacts"]) == (waiting["traceId"], [])
     (listed,) = (await api.http.get("/v1/work-orders", params={"state": "review"})).json()["items"]
     assert (listed["trace_id"], listed["policy_id"]) == (waiting["traceId"], "test_policy")
@@ -186,7 +167,7 @@ async def test_a_person_decides_on_an_unsure_proposal(api: Api, order_secret: st
 
 
 async def test_each_trail_has_its_readers(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
-    result = (await api.http.post("/v1/work-orders", json=await _order(api, order_secret))).json()
+    result = (await api.http.post("/v1/work-orders", json=await order_of(api, order_secret))).json()
     path = f"/v1/work-orders/{result['traceId']}"
     customer = (await api.http.get(f"{path}/trail")).json()["items"]
     assert [entry["event"] for entry in customer] == ["accepted", "ended"]
