@@ -96,7 +96,7 @@ async def drain(
     """Let a worker requeue its runs at their next step, and end. A supervisor may start another one in its place."""
     calls = session.client.fleet
     live = (await calls.view()).workers or []
-    found = _worker_named(worker, live)
+    found = worker_named(worker, live)
     order = await calls.drain_worker(worker if found is None else found.id)
 
     def show(out: Output, order: WorkerDrain) -> None:
@@ -148,7 +148,7 @@ def _show_providers(out: Output, view: ProvidersView) -> None:
         )
 
 
-def _worker_named(name: str, workers: Sequence[WorkerView]) -> WorkerView | None:
+def worker_named(name: str, workers: Sequence[WorkerView]) -> WorkerView | None:
     """Return the worker with this id, or the one with this name in tables; None if there is none.
 
     Raises:
