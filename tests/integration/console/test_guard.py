@@ -36,6 +36,14 @@ async def test_static_files_are_kept_for_ever_under_an_address_of_their_version(
         assert "immutable" in answer.headers["cache-control"]
         assert "javascript" in answer.headers["content-type"]
         assert (await browser.get("/static/000000000000/js/main.js")).status_code == 404
+        sheets = await browser.get(console.state.assets.url("css/core.css"))
+        assert "immutable" in sheets.headers["cache-control"]
+        assert sheets.headers["content-type"].startswith("text/css")
+        # In the order in which later ones may say more: colours, elements, parts, forms.
+        places = [
+            sheets.text.index(rule) for rule in ("--bg:", "body {", "main {", ".badge {", ".button {", ".prose {")
+        ]
+        assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
