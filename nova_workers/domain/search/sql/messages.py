@@ -54,7 +54,7 @@ million messages."""
 
 _NEAREST_LOOKED_AT = 200
 """Width of the search in the vectors' index. With the default of 40, 88 of the 100 nearest were found among a million
-vectors in clusters, and 97 with 200, at 1 to 2 ms more; 400 found no more (`tests/bench`, row `search`)."""
+vectors in clusters, and 94 to 97 with 200, at 1 to 2 ms more; 400 found no more (`tests/bench`, row `search`)."""
 
 
 @dataclass(frozen=True, slots=True)
