@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from nova_workers.base.vocabulary import OutageReason
+from nova_workers.base.vocabulary import Limit, OutageReason
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import (
     AskAgent,

@@ -28,7 +28,6 @@ from nova_workers.contracts.waits import HoldDetail
 
 __all__ = [
     "COMMON_POOL",
-    "MOST_COUNTED_BEFORE",
     "SHARED_LOSSES",
     "Accepted",
     "CancelReason",
@@ -45,7 +44,6 @@ __all__ = [
     "TurnFacts",
     "TurnRole",
     "WorkerPool",
-    "count_before",
     "pool_queue",
 ]
 
@@ -98,14 +96,6 @@ COMMON_POOL = WorkerPool()
 SHARED_LOSSES: Final = 2
 """The losses since its last committed step that make a run suspect: what ended its workers may have been the run. It
 executes in a process of its own from then on, so that a further loss is its own and harms no other run."""
-
-MOST_COUNTED_BEFORE: Final = 1_000
-"""The most runs before a run in its thread's queue that are counted, so that a long queue costs no more to look at."""
-
-
-def count_before(position: int) -> str:
-    """Return how many runs go before one with this position in its thread's queue, as text."""
-    return f"{position:,} or more" if position >= MOST_COUNTED_BEFORE else f"{position}"
 
 
 def pool_queue(queue: str, pool: str, key: str = "") -> str:

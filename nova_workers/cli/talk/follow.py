@@ -14,7 +14,7 @@ from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd, Waiting
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
-from nova_workers.contracts.runs import count_before
+from nova_workers.contracts.queue_positions import count_before
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130

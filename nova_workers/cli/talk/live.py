@@ -8,12 +8,12 @@ on a terminal only, and wiped before anything else is written.
 import shlex
 from datetime import UTC, datetime
 
+from nova_workers.base.vocabulary import Limit
 from nova_workers.cli.talk.answers import wait_line
 from nova_workers.cli.talk.shown_text import Piece, ShownText
 from nova_workers.cli.terminal.markdown_stream import MarkdownStream
 from nova_workers.cli.terminal.output import Output, age, money, short
 from nova_workers.cli.terminal.thinking_text import ThinkingText
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
     Compaction,

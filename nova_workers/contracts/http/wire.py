@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConst
 
 from nova_workers.base.errors import EngineErrorKind
 from nova_workers.base.vocabulary import (
+    Limit,
     OnBusy,
     OpenRunStatus,
     Rating,
@@ -23,7 +24,6 @@ from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Page, Problem, View
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.http.agents import MAX_VERSION
 from nova_workers.contracts.run_options import RunOptions, ToolChoice
 from nova_workers.contracts.waits import HoldView, WaitView

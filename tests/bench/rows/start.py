@@ -24,6 +24,8 @@ from tests.support.waiting import until
 _WARM_S = 7.0
 _API_IMPORT_S = 1.2
 _WORKER_IMPORT_S = 2.5
+_SEND_S = 0.15
+_SENDS = 5
 _IDLE_MB: Mapping[str, float] = {"api": 90.0}
 """The worker's are in the row `first`: it loads its engine soon after the start."""
 _TRIED_S = 60.0
@@ -46,11 +48,13 @@ class _Start:
         seconds: Until the fleet was up.
         resident_mb: When the fleet was up; or, if it was waited for, when workers had tried their providers.
         proportional_mb: At the same time.
+        send_s: How long `nova send --no-wait` took, the shortest of several times; 0 if the fleet was not waited for.
     """
 
     seconds: float
     resident_mb: Mapping[str, float]
     proportional_mb: Mapping[str, float]
+    send_s: float = 0.0
 
 
 async def measure_start(bench: Bench) -> Result:
@@ -73,17 +77,17 @@ async def measure_start(bench: Bench) -> Result:
             Figure("first start, on an empty home", first.seconds, "s"),
             Figure("CPU of importing the API", api_s, "s", bound=_API_IMPORT_S),
             Figure("CPU of importing the worker's app", worker_s, "s", bound=_WORKER_IMPORT_S),
+            Figure("`nova send`, until its message is accepted", warm[-1].send_s, "s", bound=_SEND_S),
             *(
                 Figure(f"idle, resident: {name}", mb, "MB", bound=_IDLE_MB.get(name))
                 for name, mb in warm[-1].resident_mb.items()
             ),
         ),
         notes=(
-            f"The best of {sizes.warm_starts} starts and of {sizes.imports} imports, but for the first start. Python's "
-            "bytecode is compiled already. Memory is that after the first try of providers, with a key for Anthropic. "
-            "With its share, in place of all, of what it shares with others (proportional set size): "
-            + ", ".join(f"{name} {mb:.0f} MB" for name, mb in warm[-1].proportional_mb.items())
-            + ".",
+            f"The best of {sizes.warm_starts} starts, of {sizes.imports} imports and of {_SENDS} commands, but for the "
+            "first start. Python's bytecode is compiled already. Memory is that after the first try of providers, with "
+            "a key for Anthropic. With its share, in place of all, of what it shares with others (proportional set "
+            "size): " + ", ".join(f"{name} {mb:.0f} MB" for name, mb in warm[-1].proportional_mb.items()) + ".",
         ),
     )
 
@@ -102,6 +106,7 @@ async def _start(bench: Bench, home: Path, *, idle: bool = False) -> _Start:
             seconds,
             resident_mb={name: rss_mb(pid) for name, pid in pids.items()},
             proportional_mb={name: pss_mb(pid) for name, pid in pids.items()},
+            send_s=min([await _send_s(home) for _ in range(_SENDS)]) if idle else 0.0,
         )
 
 
@@ -110,6 +115,19 @@ async def _until_providers_are_tried(home: Path) -> None:
     assert state is not None
     async with Redis.from_url(state.redis_url) as redis:
         await until(lambda: redis.exists(provider_reports()), "the first try of providers", timeout_s=_TRIED_S)
+
+
+async def _send_s(home: Path) -> float:
+    """Send a message from the command line, and return how long the whole command took."""
+    began_s = time.perf_counter()
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "nova_workers.cli", "send", "Hello", "--no-wait"),
+        env=installed_environment({"NOVA_HOME": str(home)}),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert await child.wait() == 0
+    return time.perf_counter() - began_s
 
 
 async def _import_cpu_s(module: str) -> float:

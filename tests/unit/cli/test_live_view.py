@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.vocabulary import Limit
 from nova_workers.cli.talk.follow import why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line
 from nova_workers.cli.terminal.output import Output
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
     ContentLeftOut,

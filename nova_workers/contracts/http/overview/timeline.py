@@ -12,6 +12,7 @@ from nova_workers.base.vocabulary import (
     DeliveryStatus,
     EffectStatus,
     FinishStatus,
+    Limit,
     RunSource,
     RunStatus,
     StopReason,
@@ -20,7 +21,6 @@ from nova_workers.base.vocabulary import (
     WaitStatus,
 )
 from nova_workers.contracts.bodies import View
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.http.wire import RunError, UsageView
 
 CUT_CHARS = 2_000

@@ -10,7 +10,8 @@ from nova_workers.base.vocabulary import QueuedReason, RunReasonKind
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.reasons import RunReason, RunReasons
 from nova_workers.contracts.installs import describe_needs
-from nova_workers.contracts.runs import SHARED_LOSSES, count_before
+from nova_workers.contracts.queue_positions import count_before
+from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, describe_waits
 from nova_workers.domain.runs.sql.reasons import RunFacts
 

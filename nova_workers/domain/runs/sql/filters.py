@@ -11,7 +11,7 @@ from typing import Any, Final
 from nova_workers.base.ids import id_at
 from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, Rating, sql_list
 from nova_workers.contracts.http.wire import RunStatus
-from nova_workers.contracts.runs import MOST_COUNTED_BEFORE
+from nova_workers.contracts.queue_positions import MOST_COUNTED_BEFORE
 
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 """The condition in the words of the partial index of open runs."""

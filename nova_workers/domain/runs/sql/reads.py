@@ -12,7 +12,8 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.installs import describe_needs
-from nova_workers.contracts.runs import SHARED_LOSSES, count_before
+from nova_workers.contracts.queue_positions import count_before
+from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, describe_waits
 from nova_workers.domain.runs.sql.claim import PAUSES
 from nova_workers.domain.runs.sql.filters import POSITION, QUEUE_ORDER

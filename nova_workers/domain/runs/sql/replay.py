@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import DeliveryTarget, EventCursor, StateChange
 from nova_workers.contracts.state_changes import state_change
 from nova_workers.contracts.steps import ToolCall
