@@ -18,9 +18,9 @@ class InboundChannelView(View):
     is_served: bool
     """Whether that process is alive, as far as its lease shows."""
     error: str | None
-    """Why it rests, in words for people. Null: it works."""
+    """Why it rests, in words for people. Null: it works, or no process has tried for an hour."""
     failing_since: datetime | None
     next_try_at: datetime | None
-    """Null: it works."""
+    """Null where `error` is."""
     retry_requested_at: datetime | None
     """When a person asked for a try at once; it begins within seconds."""

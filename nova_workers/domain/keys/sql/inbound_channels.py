@@ -5,13 +5,17 @@ from __future__ import annotations
 from nova_workers.contracts.http.inbound_channels import LEASE_PREFIX, InboundChannelView
 from nova_workers.ledger.database import Connection
 
-# At most the maximum of leases of a tenant.
+# At most the maximum of leases of a tenant. A channel that was removed while it rested would rest for good, so an hour
+# after it should have tried again the error no longer counts.
 _LIST = """
-SELECT substr(name, length(:prefix) + 1) AS name, holder, expires_at > now() AS is_served,
-       error, failing_since, next_try_at, retry_requested_at
-  FROM leases
- WHERE tenant_id = :tenant_id AND starts_with(name, :prefix)
- ORDER BY name
+SELECT substr(l.name, length(:prefix) + 1) AS name, l.holder, l.expires_at > now() AS is_served,
+       rest.error, rest.failing_since, rest.next_try_at, l.retry_requested_at
+  FROM leases l
+  LEFT JOIN LATERAL (
+       SELECT l.error, l.failing_since, l.next_try_at
+        WHERE GREATEST(l.expires_at, l.next_try_at) > now() - interval '1 hour') rest ON true
+ WHERE l.tenant_id = :tenant_id AND starts_with(l.name, :prefix)
+ ORDER BY l.name
 """
 
 # Its holder reads it with the next renewal.

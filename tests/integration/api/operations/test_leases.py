@@ -19,6 +19,7 @@ _FILL = """
 INSERT INTO leases (tenant_id, name, holder, fence, expires_at, state)
 SELECT tenant_id, 'other-' || n, 'a', 1, now(), '{}' FROM leases, generate_series(1, :count::int) n
 """
+_LONG_AGO = "UPDATE leases SET expires_at = now() - interval '2 h', next_try_at = now() - interval '2 h'"
 _EXPIRE = "UPDATE leases SET expires_at = now() - interval '1 s'"
 
 
@@ -165,5 +166,10 @@ async def test_why_the_holder_of_a_channel_pauses_is_listed_until_it_works(
     assert await listed() == {**works, "retry_requested_at": asked_at}
     await _put(api, **proof, ttl_s=0, pause=pause)
     assert await listed() == IsPartialDict(is_served=False, error=pause["error"])
+    # It was removed, it seems.
+    await database.execute(
+        "UPDATE leases SET expires_at = now() - interval '2 h', next_try_at = now() - interval '2 h'"
+    )
+    assert await listed() == {**works, "is_served": False, "retry_requested_at": asked_at}
     for wrong in ({"error": "two\nlines", "next_try_s": 1}, {"error": "x", "next_try_s": -1}, {"error": ""}):
         assert (await _put(api, **proof, pause=wrong)).status_code == 422
