@@ -16,6 +16,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[a-zA-Z0-9][a-zA-Z0-9_-]*$": "use letters, digits, _ and -, and begin with a letter or a digit",
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "use at most 64 letters, digits, ., _ and -; the first is no mark",
     r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,119}$": "use at most 120 letters, digits, ., _, : and -; the first is no mark",
+    r"^[a-z0-9][a-z0-9._:-]{0,91}$": "use at most 92 small letters, digits, ., _, : and -; the first is no mark",
     r"^[A-Za-z0-9_-]{1,64}$": "use 1 to 64 letters, digits, _ and -",
     r"^[A-Za-z0-9_-]{1,80}$": "use 1 to 80 letters, digits, _ and -",
     r"^[A-Za-z0-9_:-]{1,120}$": "use 1 to 120 letters, digits, _, : and -",
