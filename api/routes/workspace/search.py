@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from nova_workers.contracts.http.history import MAX_HITS, MAX_QUERY_CHARS, Moment, SearchResult
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
 from nova_workers.domain.search.sql.messages import MessageFilter
+from nova_workers.domain.threads.sql.records import read_openings
 from nova_workers.ledger.visibility import all_tenants
 
 from ...auth import RunsReader
@@ -51,4 +52,11 @@ async def found_messages(state: ApiState, which: MessageFilter, query: str, *, l
         await refuse_former_id(connection, which.tenant_id, which.agent_id)
     # Policies would keep Postgres from using the index of words: its operator is not known to be free of leaks.
     with all_tenants():
-        return await state.services.history.search(which, query, limit=limit)
+        found = await state.services.history.search(which, query, limit=limit)
+    untitled = {hit.thread_id for hit in found.items if hit.thread_title is None}
+    if not untitled:
+        return found
+    async with state.services.database.connection() as connection:
+        openings = await read_openings(connection, which.tenant_id, untitled)
+    hits = [hit.model_copy(update={"thread_opening": openings.get(hit.thread_id)}) for hit in found.items]
+    return found.model_copy(update={"items": hits})

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
-from nova_workers.cli.terminal.output import Output, stamp
+from nova_workers.cli.terminal.output import Output, short, stamp
 from nova_workers.contracts.http.history import MAX_HITS, SearchResult
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -43,6 +43,7 @@ def _show(out: Output, found: SearchResult) -> None:
         out.note("Nothing was found. Conversations are searchable seconds after a run ended.")
     for hit in found.items:
         who = hit.agent_id if hit.role == "assistant" else "user"
-        out.text(f"{stamp(hit.said_at)} · {who} · {hit.thread_title or 'Untitled'} · {hit.thread_id}", "bold")
+        name = hit.thread_title or short(hit.thread_opening or "Untitled")
+        out.text(f"{stamp(hit.said_at)} · {who} · {name} · {hit.thread_id}", "bold")
         out.text(hit.excerpt)
         out.text()

@@ -1,8 +1,7 @@
 """Search in all conversations."""
 
-import asyncio
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
 
 from markupsafe import Markup, escape
@@ -11,8 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.client.client import NovaClient
-from nova_workers.console.access import name_of_thread
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
@@ -26,7 +23,7 @@ _PREFIX_CHARS = 4
 
 async def show(request: Request) -> Response:
     """Show the messages that fit a query best."""
-    client, query = client_of(request), filter_of(request, "q")
+    query = filter_of(request, "q")
     problem: str | None = None
     since = until = None
     try:
@@ -35,7 +32,7 @@ async def show(request: Request) -> Response:
         problem = error.message
     result: SearchResult | None = None
     if query is not None and problem is None:
-        result = await client.history.search(
+        result = await client_of(request).history.search(
             query,
             agent_id=filter_of(request, "agent"),
             since=since,
@@ -43,21 +40,13 @@ async def show(request: Request) -> Response:
             limit=MAX_HITS,
         )
     marked = _marker(query or "")
-    hits = [] if result is None else result.items
     return render(
         request,
         "chat/search.html",
         problem=problem,
         result=result,
-        hits=[(hit, marked(hit.excerpt)) for hit in hits],
-        openings=await _openings(client, {hit.thread_id for hit in hits if not hit.thread_title}),
+        hits=[] if result is None else [(hit, marked(hit.excerpt)) for hit in result.items],
     )
-
-
-async def _openings(client: NovaClient, threads: Collection[str]) -> dict[str, str]:
-    """Return the first words of conversations, which most have in place of a title."""
-    names = await asyncio.gather(*(name_of_thread(client, thread) for thread in threads))
-    return {thread: name for thread, name in zip(threads, names, strict=True) if name is not None}
 
 
 def _day(text: str | None) -> datetime | None:

@@ -50,6 +50,8 @@ class SearchHit(View):
     """The depth of the turn."""
     thread_id: str
     thread_title: str | None
+    thread_opening: str | None = None
+    """The beginning of the first message of a thread without a title."""
     agent_id: str
     role: Literal["user", "assistant"]
     said_at: datetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import asyncpg
@@ -48,6 +48,12 @@ RETURNING {THREAD_COLUMNS}
 """
 
 _GET = f"SELECT {THREAD_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
+
+_OPENINGS = f"""
+SELECT t.id, {OPENING} AS opening
+  FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.id = ANY(:thread_ids::text[]) AND t.title IS NULL
+"""
 
 # Sets only the columns that `changed` names.
 _PATCH = f"""
@@ -174,6 +180,12 @@ async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> 
     if row["deleted_at"] is not None:
         raise deleted("thread", thread_id)
     return view_of_thread(row)
+
+
+async def read_openings(connection: Connection, tenant_id: str, thread_ids: Collection[str]) -> dict[str, str]:
+    """Return the beginning of the first message of each of these threads that has no title, by the thread's id."""
+    rows = await connection.fetch(_OPENINGS, tenant_id=tenant_id, thread_ids=list(thread_ids))
+    return {row["id"]: row["opening"] for row in rows if row["opening"]}
 
 
 async def patch_thread(

@@ -40,6 +40,7 @@ async def test_a_hit_has_text_time_and_thread(api: Api, database: Database) -> N
         "depth": turn["depth"],
         "thread_id": thread[1],
         "thread_title": "Birds",
+        "thread_opening": None,
         "agent_id": "nova",
         "role": "user",
         "said_at": "2026-06-01T12:00:00Z",
@@ -47,6 +48,11 @@ async def test_a_hit_has_text_time_and_thread(api: Api, database: Database) -> N
         "found_by": ["words"],
     }
     assert answer.json()["by_meaning"] is False
+    egret = await past.say("The egret", tenant_id=api.tenant.id)
+    asked = [{"type": "text", "text": "The egret"}]
+    await database.execute("UPDATE runs SET content = :asked WHERE id = :id", asked=asked, id=egret.run_id)
+    (untitled,) = (await api.http.get("/v1/search", params={"q": "egret"})).json()["items"]
+    assert (untitled["thread_title"], untitled["thread_opening"]) == (None, "The egret")
 
 
 async def test_filters_bound_a_search(api: Api, database: Database) -> None:
