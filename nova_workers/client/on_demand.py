@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 
 C = TypeVar("C")
 
@@ -26,9 +26,17 @@ class CallGroup(Generic[C]):
         self._attribute = name
         self._package = owner.__module__.rpartition(".")[0]
 
-    def __get__(self, client: Any, owner: type) -> C:
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, client: object, owner: type) -> C: ...
+
+    def __get__(self, client: Any, owner: type) -> Self | C:
+        if client is None:
+            return self
         module = import_module(f"{self._package}.resources.{self._module}")
-        group = getattr(module, self._class)(client._transport)
+        group: C = getattr(module, self._class)(client._transport)
         # Found before this descriptor from here on.
         vars(client)[self._attribute] = group
         return group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import ssl
 
 from nova_workers.client import NovaClient, SyncNovaClient
@@ -14,6 +15,11 @@ def test_a_group_of_calls_is_made_once_for_each_key() -> None:
         assert type(client.runs).__module__.startswith(type(client).__module__.removesuffix("client"))
         assert client.runs is client.runs
         assert other.runs is not client.runs
+
+
+def test_programs_that_inspect_a_client_see_its_groups_without_a_fleet() -> None:
+    for client in (NovaClient, SyncNovaClient):
+        assert "runs" in {name for name, _ in inspect.getmembers(client)}
 
 
 def test_certificates_of_servers_are_checked() -> None:
