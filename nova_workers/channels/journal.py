@@ -21,7 +21,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.channels.port import Origin, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.contracts.http.leases import LeasePause, LeaseRequest, LeaseView
+from nova_workers.contracts.http.leases import MAX_PAUSE_S, LeasePause, LeaseRequest, LeaseView
 
 _log = structlog.get_logger(__name__)
 
@@ -82,7 +82,7 @@ class _Pause:
 
     def reported(self) -> LeasePause:
         words = "".join(each if each.isprintable() else " " for each in self.error)
-        left_s = max(self.until_s - time.monotonic(), 0.0)
+        left_s = min(max(self.until_s - time.monotonic(), 0.0), MAX_PAUSE_S)
         return LeasePause(error=" ".join(words.split())[:_MAX_ERROR_CHARS] or "unknown", next_try_s=left_s)
 
 

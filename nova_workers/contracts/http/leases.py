@@ -10,11 +10,15 @@ from nova_workers.contracts.bodies import Body, Name, OneLine, View
 LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
 
 
+MAX_PAUSE_S = 86_400
+"""The longest pause that a holder reports."""
+
+
 class LeasePause(Body):
     """Why a holder pauses, for people."""
 
     error: Annotated[OneLine, StringConstraints(min_length=1, max_length=500)]
-    next_try_s: Annotated[float, Field(ge=0, le=86_400)]
+    next_try_s: Annotated[float, Field(ge=0, le=MAX_PAUSE_S)]
     """Seconds until it tries again."""
 
 

@@ -16,6 +16,7 @@ from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import InboxMark, Journal, OpenUpdate
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
+from nova_workers.contracts.http.leases import MAX_PAUSE_S
 from nova_workers.contracts.http.wire import AgentCreate, StatelessRunCreate
 from tests.integration.cli.test_channels import MemoryChannel
 from tests.support.harness.api_proxy import ApiProxy, api_proxy
@@ -122,7 +123,7 @@ async def test_a_channel_that_rests_says_why_and_tries_as_soon_as_a_person_asks(
     journal = Journal(nova, "channel:test", ttl_s=2.0)
     await journal.acquire()
     keeping = asyncio.create_task(journal.keep())
-    resting = asyncio.create_task(journal.rest("The mailbox\nrefuses the password.", 600.0))
+    resting = asyncio.create_task(journal.rest("The mailbox\nrefuses the password.", 2 * MAX_PAUSE_S))
 
     async def error() -> str | None:
         (channel,) = (await nova.inbound_channels.list()).items
