@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import KeptTurns, TrustLevel
 from nova_workers.contracts.authors.rights import (
@@ -32,10 +33,10 @@ SubagentName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9
 """Unique within an agent."""
 
 
-class _Value(TrueNumbers):
+class _Value(DescribedFields, TrueNumbers):
     """The docstrings below fields are their descriptions in the API's document, and in the form of the console."""
 
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
 
 @authored(

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.contracts.native import CODE_MESSAGES, CODE_MODEL, CODE_STEP, CODE_STEP_ONCE
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.user_tools import CallContext
@@ -37,10 +38,10 @@ _Tokens = Annotated[int, Field(ge=0, le=1_000_000_000)]
 _KINDS: Final = {CODE_STEP: "step", CODE_STEP_ONCE: "step", CODE_MODEL: "model"}
 
 
-class CodeConfig(BaseModel):
+class CodeConfig(DescribedFields):
     """The ``engine_config`` of an agent whose engine is `CODE_ENGINE`."""
 
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     agent: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*:[A-Za-z_][A-Za-z0-9_]*$", max_length=120)]
     """The project or package, and the function: ``shop:triage``."""

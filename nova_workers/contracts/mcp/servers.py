@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from nova_workers.base.config import ToolSettings
 from nova_workers.base.errors import InvalidInput
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import BOUND, COMMAND, PROGRAM_DIRECTORY, SECRET_REFERENCES, STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
@@ -49,8 +50,8 @@ def _checked_references(text: str) -> str:
     tools=STEERS,
     timeout_s=BOUND,
 )
-class _Server(TrueNumbers):
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Server(DescribedFields, TrueNumbers):
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None
     """Allow-list; null allows every tool of the server."""
@@ -125,10 +126,10 @@ class StdioServer(_Server):
     url=SECRET_REFERENCES,
     headers=SECRET_REFERENCES,
 )
-class HttpAddress(TrueNumbers):
+class HttpAddress(DescribedFields, TrueNumbers):
     """Where requests of a run go to: a URL, with credentials by reference."""
 
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid")
 
     url: Annotated[_Line, StringConstraints(pattern=r"^https?://")]
     """Where it is. ``${secret:NAME}`` stands for a secret in the path and query, never in the host."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.base.errors import Forbidden
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.observability.redaction import current_redactor
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
@@ -33,10 +34,10 @@ _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$
 @authored(
     names=SECRET_NAMES,
 )
-class _Config(TrueNumbers):
+class _Config(DescribedFields, TrueNumbers):
     """The secrets that an agent may use."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     names: Annotated[tuple[_Pattern, ...], Field(min_length=1, max_length=100)] = ("*",)
     """Names, or patterns of names: ``*`` is any text, ``?`` any character."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from nova_workers.base.clock import Clock
 from nova_workers.base.config import ToolSettings
 from nova_workers.base.errors import InvalidInput, NovaError, OutboundFailed, ToolFailure, Unavailable
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.ids import new_ulid
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
@@ -57,10 +58,10 @@ class _RemoteForm(HttpAddress):
 @authored(
     agents=PARTS,
 )
-class _Config(TrueNumbers):
+class _Config(DescribedFields, TrueNumbers):
     """The agents, by names that the author chooses."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     agents: Annotated[dict[ServerName, _RemoteForm], Field(min_length=1, max_length=50)]
     """The agents by the names under which they are asked."""

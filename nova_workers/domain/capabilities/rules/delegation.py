@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from nova_workers.base.errors import InvalidInput, ToolFailure
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.agents import AgentId, ApprovalRule
 from nova_workers.contracts.authors.rights import STEERS, authored
@@ -26,10 +27,10 @@ _CAPABILITY = "agents"
 @authored(
     may_ask=STEERS,
 )
-class AgentsConfig(TrueNumbers):
+class AgentsConfig(DescribedFields, TrueNumbers):
     """Configuration of the capability `agents`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
     """The agents that it may see and ask; null is all."""

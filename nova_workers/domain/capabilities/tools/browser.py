@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
@@ -25,10 +26,10 @@ _Origin = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.*\[\]:
 @authored(
     allowed_origins=STEERS,
 )
-class _Config(TrueNumbers):
+class _Config(DescribedFields, TrueNumbers):
     """The permissions of a run's browser."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     allowed_origins: Annotated[tuple[_Origin, ...], Field(max_length=100)] = ()
     """Such as ``https://example.com``; the browser then requests no other. Empty allows all. Not for a browser behind a

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.base.config import ToolSettings
 from nova_workers.base.errors import InvalidInput, NotFound
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import PARTS, authored
 from nova_workers.contracts.engine import McpServer, StdioMcpServer
@@ -27,10 +28,10 @@ from nova_workers.ledger.database import Connection
 @authored(
     servers=PARTS,
 )
-class _Config(TrueNumbers):
+class _Config(DescribedFields, TrueNumbers):
     """The servers, by names that the author chooses."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     servers: Annotated[dict[ServerName, McpServerForm], Field(min_length=1, max_length=20)]
     """By a name of your choice, which is part of its tools' names: ``mcp__<server>__<tool>``."""

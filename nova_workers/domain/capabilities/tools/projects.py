@@ -9,6 +9,7 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.base.errors import InvalidInput, NotFound
+from nova_workers.base.field_docs import DescribedFields
 from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
 from nova_workers.contracts.content import JsonObject
@@ -41,10 +42,10 @@ _VERSION_CHARS: Final = 12
 @authored(
     secrets=SECRET_NAMES,
 )
-class _Config(TrueNumbers):
+class _Config(DescribedFields, TrueNumbers):
     """What tools of users get of the tenant."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     secrets: Annotated[tuple[SecretName, ...], Field(max_length=100)] = ()
     """The secrets that the tools may read, with ``ToolContext.secret``."""
