@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.base.program import importing_late
+from nova_workers.base.program import importing
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class Deferred(Generic[T]):
         with _ONE_AT_A_TIME:
             if self.made is None:
                 try:
-                    with importing_late():
+                    with importing():
                         self.made = self._make()
                 except ImportError as error:
                     _log.exception("libraries.not_loaded", what=self._what)

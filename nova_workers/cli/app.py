@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from nova_workers.base.errors import NovaError
-from nova_workers.base.program import exit_on_failed_output, raise_on_interrupt
+from nova_workers.base.program import exit_on_failed_output, finish_loading, without_pydantic_plugins
 from nova_workers.cli.extras import require_extra
 
 EXIT_FAILED = 1
@@ -166,9 +166,10 @@ class _Table(TyperGroup):
 def _load(entry: Lazy) -> Any:
     if entry.extra:
         require_extra(entry.extra, f"nova {entry.name}")
-    loaded: typer.Typer = importlib.import_module(entry.module).app
+    with without_pydantic_plugins():
+        loaded: typer.Typer = importlib.import_module(entry.module).app
     # From here on Ctrl-C raises, so that the command can clean up.
-    raise_on_interrupt()
+    finish_loading()
     command = typer.main.get_command(loaded)
     if isinstance(command, TyperGroup) and entry.name in command.commands:
         # A module of several top-level commands, rather than a group of its own.

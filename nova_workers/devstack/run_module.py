@@ -6,7 +6,7 @@ uvicorn and Celery install their signal handlers when they serve, seconds after 
 import runpy
 import sys
 
-from nova_workers.base.program import collect_seldom, import_sparingly, leave_on_interrupt
+from nova_workers.base.program import collect_seldom, import_sparingly, importing, leave_on_interrupt
 
 
 def main() -> None:
@@ -14,8 +14,9 @@ def main() -> None:
     leave_on_interrupt()
     collect_seldom()
     del sys.argv[0]
-    # The program, and the application that a server's first argument names.
-    import_sparingly(*(name.partition(":")[0] for name in sys.argv[:2]))
+    with importing():
+        # The program, and the application that a server's first argument names.
+        import_sparingly(*(name.partition(":")[0] for name in sys.argv[:2]))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

@@ -19,7 +19,7 @@ from rich.rule import Rule
 
 from nova_workers.base.config import Settings, load_settings
 from nova_workers.base.errors import NovaError, Unavailable
-from nova_workers.base.program import EXIT_INTERRUPTED, exit_on_failed_output, raise_on_interrupt
+from nova_workers.base.program import EXIT_INTERRUPTED, exit_on_failed_output, finish_loading
 from nova_workers.cli.demo.order import show_order
 from nova_workers.cli.demo.tables import flower_table, flower_tasks, ledger_table, messages_table, process_table
 from nova_workers.cli.demo.tree import show_tree
@@ -174,7 +174,7 @@ async def _run(console: Console, settings: Settings, lines: _QuietLines) -> None
 def main() -> None:
     """Run the demo. Exits with 0 if all of it worked; failures as `nova` does."""
     with exit_on_failed_output("demo"):
-        raise_on_interrupt()
+        finish_loading()
         code = _main()
     sys.exit(code)
 
