@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 from fastapi import Request, Response
-from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from nova_workers.base.errors import InvalidInput
 
 from .errors import MalformedRequest, UnsupportedMediaType
+from .late_route import LateRoute
 
 # FastAPI ignores it where it builds a body's validator with its route. Ours are built at first use.
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
@@ -28,7 +28,7 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 """Also one that never ends, so that each byte is looked at once."""
 
 
-class StrictRoute(APIRoute):
+class StrictRoute(LateRoute):
     """A route whose body is parsed by `parse_json` before FastAPI reads it."""
 
     max_parts = MAX_PARTS

@@ -17,6 +17,8 @@ from nova_workers.contracts.events import event_adapter
 from nova_workers.contracts.orchestration.events import tree_record_adapter
 from nova_workers.contracts.orders.definitions import schemas as order_schemas
 
+from .late_route import LateRoute
+
 EVENT_STREAM = "text/event-stream"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
@@ -98,6 +100,8 @@ def install_openapi(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             for route in app.routes:
+                if isinstance(route, LateRoute):
+                    route.build()
                 if isinstance(route, APIRoute):
                     route.operation_id = route.name
             document = make()
