@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import asyncpg
 import pytest
@@ -58,6 +60,34 @@ async def test_a_session_keeps_its_prepared_statements(pools: Pools) -> None:
     session = await pool.borrow(_LONG_S)
     # asyncpg's own limit is 5 minutes after the first use; no public attribute shows it.
     assert session._stmt_cache.get_max_lifetime() == 0  # type: ignore[attr-defined]
+    await pool.release(session)
+
+
+async def test_a_session_knows_arrays_without_reading_the_catalogue(pools: Pools) -> None:
+    at = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    arrays: dict[str, list[object]] = {
+        "bool[]": [True, None, False],
+        "bytea[]": [b"\0a,"],
+        "int2[]": [-1],
+        "int4[]": [[1, 2], [3, 4]],
+        "int8[]": [2**40],
+        "float4[]": [0.5],
+        "float8[]": [0.1],
+        "numeric[]": [Decimal("1.20")],
+        "date[]": [at.date()],
+        "timestamptz[]": [at, None],
+        "interval[]": [timedelta(days=1, seconds=2)],
+        "jsonb[]": [{"a,": ['"', None]}, "text", None],
+    }
+    pool = pools()
+    session = await pool.borrow(_LONG_S)
+    for kind, values in arrays.items():
+        before = session.statements
+        assert await session.fetchrow(f"SELECT $1::{kind}, pg_typeof($1::{kind}) = '{kind}'::regtype", values) == (
+            values,
+            True,
+        ), kind
+        assert session.statements == before + 1, kind
     await pool.release(session)
 
 
