@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,14 +70,14 @@ class _Servers:
     owner_url: str | None
     """The URL for the owner of the tables in the embedded database."""
     redis_url: str
-    model: ProcessSpec | None
-    """The local stand-in, if there is no provider. It starts with the fleet, which needs it at the first run."""
-    model_url: str | None
 
-    @property
-    def model_key(self) -> dict[str, str]:
-        """The variable with the stand-in's key."""
-        return {} if self.model_url is None else {"NOVA_MODEL__API_KEY": "local"}
+
+@dataclass(frozen=True)
+class _LocalModel:
+    """The local stand-in for a provider, if there is none. It serves before the first run."""
+
+    spec: ProcessSpec
+    url: str
 
 
 class Stack:
@@ -114,38 +115,40 @@ class Stack:
         flower_port = self._port_or_free("Flower", _LOOPBACK, _FLOWER_PORT)
         console = self._console_address()
         flower_url = f"http://{_LOOPBACK}:{flower_port}"
-        servers = await self._start_servers()
+        model = self._local_model()
+        postgres = None if settings.database_url else EmbeddedPostgres(settings.home)
+        valkey = None if settings.redis_url else EmbeddedValkey(settings.home)
+        servers = _Servers(
+            database_url=postgres.login_url() if postgres else settings.require_database_url(),
+            owner_url=postgres.url() if postgres else None,
+            redis_url=valkey.url() if valkey else settings.require_redis_url(),
+        )
+        broker = {"NOVA_REDIS_URL": servers.redis_url, "PYTHONUNBUFFERED": "1"}
+        await self._start_servers(
+            valkey,
+            postgres,
+            [
+                *([] if model is None else [model.spec]),
+                beat_spec(settings, env=broker),
+                flower_spec(settings, host=_LOOPBACK, port=flower_port, url=flower_url, env=broker),
+            ],
+        )
         self._sink.say("preparing the database")
         self.key_file = await prepare_database(settings, servers.database_url, servers.owner_url)
-        model = [] if servers.model is None else [servers.model]
         key = self.key_file.read_text(encoding="utf-8").strip()
         telegram = telegram_spec(settings, url=api_url, key=key)
-        channels = [] if telegram is None else [telegram]
-        names = [
-            *(spec.name for spec in (*model, *channels)),
-            "api",
-            "worker" if count == 1 else f"{count} workers",
-            "beat",
-            *([] if console is None else ["console"]),
-        ]
-        self._sink.say(f"starting {', '.join(names)} and flower")
-        broker = {"NOVA_REDIS_URL": servers.redis_url, "PYTHONUNBUFFERED": "1"}
-        trusted = {**broker, **_ledger_environment(settings, servers)}
-        working = {**trusted, **servers.model_key}
+        trusted = {**broker, **_ledger_environment(settings, servers, model)}
+        working = {**trusted, **({} if model is None else {"NOVA_MODEL__API_KEY": "local"})}
         workers = [worker_spec(settings, number=number, of=count, env=working) for number in range(1, count + 1)]
         api = api_spec(settings, host=host, port=port, url=api_url, env=trusted, with_console=console is not None)
         self._reloaded = [*workers, api]
-        await self._supervisor.start(
-            model,
-            workers,
-            [
-                api,
-                beat_spec(settings, env=broker),
-                *self._console_specs(console, api_url),
-                flower_spec(settings, host=_LOOPBACK, port=flower_port, url=flower_url, env=broker),
-            ],
-            channels,
+        doors = [api, *self._console_specs(console, api_url)]
+        channels = [] if telegram is None else [telegram]
+        self._say_starting(
+            ["worker" if count == 1 else f"{count} workers", *(spec.name for spec in (*doors, *channels))]
         )
+        await self._supervisor.start(workers, doors, channels)
+        await self._supervisor.all_serve()
         metrics_ports = [worker_metrics_port(settings, number) for number in range(1, count + 1)]
         state = StackState(
             pid=os.getpid(),
@@ -160,7 +163,7 @@ class Stack:
             # For commands of this machine, which also migrate and back up.
             database_url=servers.owner_url or servers.database_url,
             redis_url=servers.redis_url,
-            model="local" if servers.model else "anthropic",
+            model="anthropic" if model is None else "local",
         )
         write_state(settings.home, state)
         self._state = state
@@ -259,36 +262,39 @@ class Stack:
         key = self.key_file.read_text(encoding="ascii").strip()
         return [console_spec(self._settings, port=console.port, url=console.url, api_url=api_url, api_key=key)]
 
-    async def _start_servers(self) -> _Servers:
-        settings = self._settings
-        specs: list[ProcessSpec] = []
-        postgres = None if settings.database_url else EmbeddedPostgres(settings.home)
-        if postgres is not None:
-            specs.append(postgres.spec())
-        valkey = None if settings.redis_url else EmbeddedValkey(settings.home)
+    def _local_model(self) -> _LocalModel | None:
+        if _has_model(self._settings):
+            return None
+        port = self._ports.claim_any(_LOOPBACK)
+        url = f"http://{_LOOPBACK}:{port}"
+        return _LocalModel(model_spec(host=_LOOPBACK, port=port, url=url), url)
+
+    async def _start_servers(
+        self, valkey: EmbeddedValkey | None, postgres: EmbeddedPostgres | None, without_tables: Sequence[ProcessSpec]
+    ) -> None:
+        """Start the servers that are not given by URL, and as soon as there is a broker, what needs no tables.
+
+        Preparing the database leaves a core to them.
+        """
+        names = [*(["valkey"] if valkey else []), *(["postgres"] if postgres else [])]
+        self._say_starting([*names, *(spec.name for spec in without_tables)])
         if valkey is not None:
-            specs.append(valkey.spec())
-        for spec in specs:
-            await self._wait_for_an_old_one(spec)
-        model, model_url = None, None
-        if not _has_model(settings):
-            port = self._ports.claim_any(_LOOPBACK)
-            model_url = f"http://{_LOOPBACK}:{port}"
-            model = model_spec(host=_LOOPBACK, port=port, url=model_url)
-        if specs:
-            self._sink.say(f"starting {', '.join(spec.name for spec in specs)}")
-        # One group each: they stop one after the other, the database last.
-        await self._supervisor.start(*([spec] for spec in specs))
+            await self._start_server(valkey.spec())
+        self._supervisor.begin(without_tables)
         if postgres is not None:
+            # A new home: `initdb` takes half a second.
+            await self._start_server(await asyncio.to_thread(postgres.spec))
             await postgres.create_database()
             await postgres.create_login()
-        return _Servers(
-            database_url=postgres.login_url() if postgres else settings.require_database_url(),
-            owner_url=postgres.url() if postgres else None,
-            redis_url=valkey.url() if valkey else settings.require_redis_url(),
-            model=model,
-            model_url=model_url,
-        )
+
+    async def _start_server(self, spec: ProcessSpec) -> None:
+        await self._wait_for_an_old_one(spec)
+        # A group each: they stop one after the other.
+        await self._supervisor.start([spec])
+
+    def _say_starting(self, names: Sequence[str]) -> None:
+        *others, last = names
+        self._sink.say(f"starting {', '.join(others)} and {last}" if others else f"starting {last}")
 
     async def _wait_for_an_old_one(self, spec: ProcessSpec) -> None:
         """Wait until a server of a killed stack has exited: two on the same data would corrupt it."""
@@ -302,13 +308,13 @@ class Stack:
             await asyncio.sleep(0.2)
 
 
-def _ledger_environment(settings: Settings, servers: _Servers) -> dict[str, str]:
+def _ledger_environment(settings: Settings, servers: _Servers, model: _LocalModel | None) -> dict[str, str]:
     """Return the variables of the processes that use the ledger: API and workers."""
     env = {"NOVA_HOME": str(settings.home), "NOVA_DATABASE_URL": servers.database_url}
     if not settings.secrets.are_given:
         env["NOVA_SECRETS__KEYS"] = json.dumps(master_keys(settings.home))
-    if servers.model_url is not None:
-        env["NOVA_MODEL__BASE_URL"] = servers.model_url
+    if model is not None:
+        env["NOVA_MODEL__BASE_URL"] = model.url
     return env
 
 

@@ -78,12 +78,19 @@ class Supervisor:
         Raises:
             ProcessGaveUp: A process, of this call or an earlier one, failed too often.
         """
-        started = [[_Kept(spec) for spec in group] for group in groups]
-        self._groups += started
-        news = [kept for group in started for kept in group]
-        for kept in news:
-            kept.keeper = asyncio.create_task(self._keep(kept), name=f"keeper of {kept.spec.name}")
-        await self._all_ready(news)
+        await self._all_ready(self._launch(groups))
+
+    def begin(self, *groups: Sequence[ProcessSpec]) -> None:
+        """Start processes concurrently, as `start` does, and wait for none of them: see `all_serve`."""
+        self._launch(groups)
+
+    async def all_serve(self) -> None:
+        """Return when all processes serve, or have failed too often and are optional.
+
+        Raises:
+            ProcessGaveUp: A process failed too often.
+        """
+        await self._all_ready(self._all())
 
     async def replace(self, specs: Sequence[ProcessSpec]) -> None:
         """Restart processes that run, without a pause; return when the new ones serve.
@@ -119,6 +126,14 @@ class Supervisor:
             kept.stopping.set()
             if kept.child is not None:
                 kept.child.kill()
+
+    def _launch(self, groups: Sequence[Sequence[ProcessSpec]]) -> list[_Kept]:
+        started = [[_Kept(spec) for spec in group] for group in groups]
+        self._groups += started
+        news = [kept for group in started for kept in group]
+        for kept in news:
+            kept.keeper = asyncio.create_task(self._keep(kept), name=f"keeper of {kept.spec.name}")
+        return news
 
     async def _all_ready(self, chosen: Sequence[_Kept]) -> None:
         everyone = asyncio.create_task(_all_set([kept.ready for kept in chosen]))

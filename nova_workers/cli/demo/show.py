@@ -24,7 +24,7 @@ from nova_workers.cli.demo.order import show_order
 from nova_workers.cli.demo.tables import flower_table, flower_tasks, ledger_table, messages_table, process_table
 from nova_workers.cli.demo.tree import show_tree
 from nova_workers.cli.demo.watch import Watched, ms_since, watch_run
-from nova_workers.cli.demo.work import show_task, show_trigger
+from nova_workers.cli.demo.work import create_trigger, show_task, show_trigger
 from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadView
@@ -164,9 +164,12 @@ async def _run(console: Console, settings: Settings, lines: _QuietLines) -> None
         async with NovaClient(state.api_url, key) as client:
             demo = _Demo(console, client)
             answered = await demo.talk()
-            worked = [await show_trigger(console, client, AGENT), await show_task(console, client, AGENT)]
+            # It comes due while other things are shown.
+            trigger_id = await create_trigger(client, AGENT)
+            worked = [await show_task(console, client, AGENT)]
             await show_tree(console, client, AGENT)
             await show_order(console, client)
+            worked.append(await show_trigger(console, client, trigger_id))
             await _show_ledger(console, demo, client, answered)
             await _show_flower(console, state, flower_password(settings), [item.run for item in (*answered, *worked)])
 

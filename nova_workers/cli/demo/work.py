@@ -24,25 +24,30 @@ _FIRES_S = 20.0
 _POLL_S = 0.1
 
 
-async def show_trigger(console: Console, client: NovaClient, agent_id: str) -> Watched:
-    """Create a trigger that is due soon, and show the run that it starts.
+async def create_trigger(client: NovaClient, agent_id: str) -> str:
+    """Create a trigger that is due soon, and return its id."""
+    at = (datetime.now(UTC) + timedelta(seconds=_IN_S)).replace(microsecond=0)
+    trigger = await client.triggers.create(
+        TriggerCreate(agent_id=agent_id, kind="at", schedule=at.isoformat(), prompt=_PROMPT)
+    )
+    return trigger.id
+
+
+async def show_trigger(console: Console, client: NovaClient, trigger_id: str) -> Watched:
+    """Show the run that a trigger starts.
 
     Raises:
         Unavailable: It did not fire, or its run did not succeed.
     """
     console.print()
     console.print(Rule("A trigger: an agent that starts by the clock", align="left", style="cyan"))
-    at = (datetime.now(UTC) + timedelta(seconds=_IN_S)).replace(microsecond=0)
-    trigger = await client.triggers.create(
-        TriggerCreate(agent_id=agent_id, kind="at", schedule=at.isoformat(), prompt=_PROMPT)
-    )
-    console.print(f"[bold]at {at:%H:%M:%S}[/] UTC  {_PROMPT}")
-    firing = await _fired(client, trigger.id)
+    firing = await _fired(client, trigger_id)
+    console.print(f"[bold]at {firing.scheduled_for:%H:%M:%S}[/] UTC  {_PROMPT}")
     if firing.run_id is None:
-        raise Unavailable(f"Trigger {trigger.id} did not fire: {firing.detail}")
+        raise Unavailable(f"Trigger {trigger_id} did not fire: {firing.detail}")
     late_ms = (firing.fired_at - firing.scheduled_for).total_seconds() * 1_000
     watched = await watch_run(console, client, firing.run_id, began_s=time.monotonic())
-    console.print(f"     fired {late_ms:.0f} ms after its time", style="dim")
+    console.print(f"     created before the task above · fired {late_ms:.0f} ms after its time", style="dim")
     return watched
 
 

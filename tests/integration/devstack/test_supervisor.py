@@ -64,7 +64,10 @@ time.sleep(300)
         return program(name, code.format(log=str(log), name=name), ready=ready)
 
     supervisor = Supervisor(RecordingSink(), QUICK)
-    await supervisor.start([spec("one")], [spec("two")])
+    supervisor.begin([spec("one")])
+    assert supervisor.pids == {}
+    await supervisor.start([spec("two")])
+    await supervisor.all_serve()
     await supervisor.start([spec("three")])
     await supervisor.stop()
     words = log.read_text().split()
