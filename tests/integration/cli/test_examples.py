@@ -16,10 +16,9 @@ from tests.support.data.documents import ROOT
 _EXAMPLES = ROOT / "docs" / "examples"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["support", *(pytest.param(name, marks=pytest.mark.long) for name in ("research", "nightly", "package"))],
-)
+# Each brings a fleet up. `test_testing_kit.py` runs the tests of the first beside those of a project.
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["support", "research", "nightly", "package"])
 @proves("docs.examples")
 def test_the_tests_of_an_example_pass(name: str, tmp_path: Path) -> None:
     project = shutil.copytree(_EXAMPLES / name, tmp_path / name)

@@ -1,16 +1,22 @@
-"""The testing kit of users, in the tests of a project that `nova init` made: a pytest of its own, as they run it."""
+"""The testing kit of users, in the tests of a project that `nova init` made: a pytest of its own, as they run it.
+
+An example of the documents is part of the project, since a fleet is a third of a minute of CPU.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from nova_workers.cli.projects.starter import make_project
 from tests.requirements import proves
+from tests.support.data.documents import ROOT
 
+EXAMPLE = ROOT / "docs" / "examples" / "support"
 AGENTS = {
     "clerk.yaml": "name: Clerk\ncapabilities:\n  project:shop: {}\n  user: {}\n",
     "sorter.yaml": "name: Sorter\nengine: code\nengine_config:\n  agent: shop:triage\n",
@@ -102,7 +108,7 @@ REFUSALS = (
 )
 
 
-@proves("kit.project", "kit.wires")
+@proves("kit.project", "kit.wires", "docs.examples")
 def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path: Path) -> None:
     root = make_project(tmp_path / "shop", "shop").root
     for name, text in AGENTS.items():
@@ -110,6 +116,10 @@ def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path
     with (root / "triggers.yaml").open("a", encoding="utf-8") as triggers:
         triggers.write(TRIGGERS)
     (root / "tests" / "test_kit.py").write_text(TESTS, encoding="utf-8")
+    for part in ("tools/orders.py", "tests/test_support.py"):
+        shutil.copy(EXAMPLE / part, root / part)
+    agent = (EXAMPLE / "agents" / "support.yaml").read_text("utf-8")
+    (root / "agents" / "support.yaml").write_text(agent.replace("project:support", "project:shop"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:randomly", "-p", "no:cacheprovider", "--tb=short"],
         cwd=root,
@@ -126,7 +136,7 @@ def test_tests_of_a_project_script_its_model_and_see_what_its_agents_do(tmp_path
     assert len(failed) == 6, shown
     assert set(failed.values()) == {"ERROR"}, shown
     passed = {name: outcome for name, outcome in outcomes.items() if name not in failed}
-    assert len(passed) == 10, shown
+    assert len(passed) == 14, shown
     assert set(passed.values()) == {"PASSED"}, shown
     assert "The model was asked once more than the test has answers for it." in shown
     assert "The model was not asked for this answer: {'content': 'Hello.'}" in shown
