@@ -15,7 +15,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from . import metadata
 from .migrations import baseline
 from .rights.audit_chain import own_audit
 
@@ -136,8 +135,6 @@ def _config(connection: Connection | None = None) -> Config:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    # Alembic runs its own files outside of any package, so that they cannot import relatively.
-    config.attributes["metadata"] = metadata
     return config
 
 

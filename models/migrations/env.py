@@ -5,9 +5,6 @@ from alembic import context
 connection = context.config.attributes["connection"]
 context.configure(
     connection=connection,
-    target_metadata=context.config.attributes["metadata"],
-    compare_type=True,
-    compare_server_default=True,
     # Each migration stands or falls alone, and may leave its transaction for a concurrent index.
     transaction_per_migration=True,
 )

@@ -157,10 +157,14 @@ def guard_streams() -> None:
     sys.stderr = _guarded(sys.stderr, _STDERR)
 
 
-def run_program(module: str) -> None:
+def run_program(module: str, *libraries: str) -> None:
     """Import a module and call its `main`, which calls `finish_loading` when it has imported what it needs.
 
     Ctrl-C ends the process at once before that and after `main`. A failed write to stdout raises `OutputFailed`.
+
+    Args:
+        module: It has the function `main`.
+        libraries: Those that it uses and `import_sparingly` knows.
     """
     leave_on_interrupt()
     guard_streams()
@@ -168,6 +172,7 @@ def run_program(module: str) -> None:
     # Collections while modules are imported find nothing: a tenth of the CPU of a short command.
     gc.disable()
     try:
+        import_sparingly(*libraries)
         importlib.import_module(module).main()
     finally:
         leave_on_interrupt()

@@ -13,10 +13,10 @@ from pydantic import SecretStr
 
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.stored_sessions import read_session
-from nova_workers.client.client import NovaClient
 
 if TYPE_CHECKING:
     from nova_workers.base.config import Settings
+    from nova_workers.client.client import NovaClient
 
 STATE_FILE = "nova.json"
 """Under NOVA_HOME: the processes of `nova up` and their addresses."""
@@ -25,6 +25,7 @@ KEY_FILE = "api_key"
 """Under NOVA_HOME: the first key, which `nova up` creates."""
 
 _CONFIG = "nova_workers.base.config"
+_CLIENT = "nova_workers.client.client"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -80,8 +81,12 @@ def find_servers(settings: Settings) -> Servers:
 
 
 def client_for(url: str, api_key: str | None, session_id: str | None) -> NovaClient:
-    """Return a client of an API; with a session, whose requests are refused once that has ended."""
-    return NovaClient(url, api_key).with_key(api_key, session_id=session_id)
+    """Return a client of an API; with a session, whose requests are refused once that has ended.
+
+    It is imported now: commands that only look for servers, such as `nova migrate`, need none.
+    """
+    made: NovaClient = import_module(_CLIENT).NovaClient(url, api_key)
+    return made.with_key(api_key, session_id=session_id)
 
 
 def find_target(home: Path, *, api_url: str | None, api_key: str | None, with_session: bool = True) -> Target:

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from nova_workers.base.program import guard_streams, leave_on_interrupt
+from nova_workers.base.program import guard_streams, import_sparingly, importing, leave_on_interrupt
 
 
 def main() -> int:
@@ -11,7 +11,10 @@ def main() -> int:
     leave_on_interrupt()
     guard_streams()
     try:
-        return importlib.import_module("nova_workers.devstack.run").main()
+        with importing():
+            import_sparingly("structlog", "redis")
+            program = importlib.import_module("nova_workers.devstack.run")
+        return program.main()
     finally:
         # The stack has stopped, or a second Ctrl-C killed it.
         leave_on_interrupt()

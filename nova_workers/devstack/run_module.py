@@ -3,6 +3,7 @@
 uvicorn and Celery install their signal handlers when they serve, seconds after their first import.
 """
 
+import importlib
 import runpy
 import sys
 
@@ -14,9 +15,13 @@ def main() -> None:
     leave_on_interrupt()
     collect_seldom()
     del sys.argv[0]
+    # The program, and the application that a server's first argument names.
+    names = [name.partition(":") for name in sys.argv[:2]]
     with importing():
-        # The program, and the application that a server's first argument names.
-        import_sparingly(*(name.partition(":")[0] for name in sys.argv[:2]))
+        import_sparingly(*(module for module, _, _ in names))
+        for module, separator, _ in names:
+            if separator:
+                importlib.import_module(module)
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

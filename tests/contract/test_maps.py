@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import get_args
 
-from models import metadata
+from models.tables import metadata
 from nova_workers.base.vocabulary import StopReason, words_of
 from nova_workers.contracts.events import Event
 from tests.requirements import proves

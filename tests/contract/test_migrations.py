@@ -12,10 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
-from models import metadata, migrate
+from models import migrate
 from models.migrations.baseline import baseline_revision
 from models.migrations.record import RECORD
 from models.rights.audit_chain import AUDIT_ROLE
+from models.tables import metadata
 from nova_workers.devstack.servers.binaries import postgres_programs
 from tests.requirements import proves
 from tests.support.data.baseline import dump

@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import CheckConstraint
 
 import nova_workers.domain
-from models import metadata
+from models.tables import metadata
 from nova_workers.base import vocabulary
 from nova_workers.base.vocabulary import words_of
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from models import metadata
+from models.tables import metadata
 from tests.support.data.documents import ROOT
 
 TOPS = ("nova_workers", "api", "beat", "models", "tests", "deploy", "docs")

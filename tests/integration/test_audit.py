@@ -13,11 +13,12 @@ import pytest
 from dirty_equals import IsPartialDataclass
 from prometheus_client import CollectorRegistry
 
-from models import metadata, migrate
+from models import migrate
 from models.rights.audit import AUDITED
 from models.rights.audit_chain import AUDIT_ROLE
 from models.rights.logins import ensure_login
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from models.tables import metadata
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import RetentionSettings
 from nova_workers.base.observability.metrics import Metrics

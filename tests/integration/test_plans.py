@@ -10,7 +10,7 @@ from typing import Final
 
 import asyncpg
 
-from models import WITHOUT_STATISTICS
+from models.tables import WITHOUT_STATISTICS
 from nova_workers import domain, ledger
 from nova_workers.base.vocabulary import sql_list
 from nova_workers.ledger.named_sql import compile_statement

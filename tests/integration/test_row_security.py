@@ -11,9 +11,10 @@ import asyncpg
 import pytest
 from mcp import Client
 
-from models import metadata, migrate
+from models import migrate
 from models.rights.logins import ensure_login, scram_verifier
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from models.tables import metadata
 from nova_workers.base.errors import Unavailable
 from nova_workers.devstack.first_start import make_first_key
 from nova_workers.domain.agents.sql.records import seed_defaults

@@ -19,7 +19,8 @@ _HOW = "A small one, for a demonstration: decide all of it yourself, ask nobody,
 _STEPS = ("Choose a name for the release", "Write one sentence about it", "Read it once more")
 
 _PROMPT = "It is time to get ready: when is our release day?"
-_IN_S = 2
+_IN_S = 1.5
+"""Rounded down to a second: it is due in half a second or more."""
 _FIRES_S = 20.0
 _POLL_S = 0.1
 

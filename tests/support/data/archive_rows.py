@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric, SmallInteger
 
-import models
+from models.tables import metadata
 from nova_workers.domain.archive.sql.tables import KEPT, Column, KeptTable, shaped
 
 MOMENT = "2026-03-01T12:30:15.123456+00:00"
@@ -33,7 +33,7 @@ def archive_tables() -> dict[str, KeptTable]:
                 next((name for kind, name in _TYPES if isinstance(column.type, kind)), "text"),
                 column.computed is not None,
             )
-            for column in models.metadata.tables[table].columns
+            for column in metadata.tables[table].columns
         ]
 
     return {table.name: shaped(table, columns(table.name)) for table in KEPT}

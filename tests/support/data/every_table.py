@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, DateTime, LargeBinary, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models import metadata
+from models.tables import metadata
 
 OWNED = [table for table in metadata.sorted_tables if "tenant_id" in table.c]
 """Tables with rows of tenants, parents first."""

@@ -14,7 +14,8 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 from sqlalchemy import Table
 
-from models import metadata, migrate
+from models import migrate
+from models.tables import metadata
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import RetentionSettings, Settings
 from nova_workers.base.keys import run_events

@@ -9,7 +9,8 @@ import pytest
 from dirty_equals import IsPartialDict
 from sqlalchemy import Table
 
-from models import metadata, migrate
+from models import migrate
+from models.tables import metadata
 from nova_workers.base.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.domain.agents.sql.moves import OF_THREADS, SWEPT

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from sqlalchemy import ARRAY, JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
 from starlette.types import Message
 
-import models
 from api.guard.archives import ArchivePermits, ArchiveResponse
+from models.tables import metadata
 from nova_workers.base.config import Settings
 from nova_workers.base.config.sections import ApiSettings
 from nova_workers.base.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
@@ -104,7 +104,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 async def _insert(database: Database, tenant_id: str, table: str, **given: Any) -> None:
     """Insert a row that has a value in every column, so that none can be forgotten."""
     row: dict[str, Any] = {"tenant_id": tenant_id}
-    for at, column in enumerate(models.metadata.tables[table].columns):
+    for at, column in enumerate(metadata.tables[table].columns):
         if column.identity is not None or column.computed is not None or column.name == "tenant_id":
             continue
         match column.type:
@@ -273,7 +273,7 @@ async def test_the_folder_is_readable_for_people(source: NovaClient, tmp_path: P
 def test_every_table_is_exported_or_left_out_with_a_reason() -> None:
     kept = {table.name for table in KEPT}
     assert kept.isdisjoint(LEFT_OUT)
-    assert kept | LEFT_OUT.keys() == set(models.metadata.tables)
+    assert kept | LEFT_OUT.keys() == set(metadata.tables)
 
 
 @pytest.mark.usefixtures("full")
