@@ -239,7 +239,7 @@ def build_app(settings: Settings) -> FastAPI:
                 schema=services.schema,
                 keys=keys,
                 uses=key_uses,
-                rates=RequestRates(settings.api),
+                rates=RequestRates(settings.api, services.clock),
                 sign_ins=sign_ins,
                 refusals=refusals,
                 guarded=(NATIVE, *(door.prefix for door in doors)),
