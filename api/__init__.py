@@ -6,4 +6,7 @@ streams can be replayed from there.
 
 from nova_workers.base.program import import_sparingly
 
+from .unbuilt import import_unbuilt
+
 import_sparingly("structlog", "redis")
+import_unbuilt("fastapi.openapi.models")
