@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from redis.exceptions import RedisError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 
 from nova_workers.base.config import Settings, load_settings
 from nova_workers.base.errors import Unavailable
@@ -35,29 +36,24 @@ from .direct_route import DirectRoute
 from .doors.errors import DoorErrors
 from .doors.loading import LoadedDoor, describe_doors, load_doors
 from .errors import install_error_handlers, problem_response
-from .guard.archives import ArchivePermits
+from .guard.archives import IMPORT_PATH, ArchivePermits
 from .guard.key_uses import KeyUses
 from .guard.rates import RequestRates
 from .guard.refusals import Refusals, install_refusals
 from .guard.requests import NATIVE, RequestGuard
 from .guard.sign_ins import SignIns
 from .key_cache import KeyCache
+from .late_modules import LateModule
 from .openapi import install_openapi
 from .routes import reference
-from .routes.evaluations import datasets, evaluations
 from .routes.operations import (
     activity,
     attention,
-    audit,
     changes,
     fleet,
     health,
-    inbound_channels,
     keys,
-    leases,
-    pairings,
     tenant,
-    tenants,
     usage,
 )
 from .routes.orchestrations import config as orchestration_config
@@ -66,9 +62,6 @@ from .routes.orchestrations import masters as orchestration_masters
 from .routes.orchestrations import models as orchestration_models
 from .routes.orchestrations import starts as orchestration_starts
 from .routes.orchestrations import trees as orchestration_trees
-from .routes.orders import policies as order_policies
-from .routes.orders import secrets as order_secrets
-from .routes.orders import work_orders
 from .routes.orders.admission import install_order_refusals
 from .routes.runs import (
     answers,
@@ -87,20 +80,8 @@ from .routes.runs import (
 from .routes.runs.rehearsal import rehearse_messages
 from .routes.workspace import (
     agents,
-    archive,
     capabilities,
-    deliveries,
-    memories,
-    notes,
     projects,
-    rollouts,
-    sampling,
-    search,
-    secrets,
-    skills,
-    tasks,
-    triggers,
-    webhooks,
 )
 from .state import ApiState
 from .stopping import on_stop_signal
@@ -128,70 +109,11 @@ _EXPOSED_HEADERS = (
 )
 """Which scripts of other origins may read."""
 _LARGE_BODIES = (threads.IMPORT_PATH, projects.PLAN_PATH, projects.APPLY_PATH)
-_STREAMED = frozenset({archive.IMPORT_PATH})
+_STREAMED = frozenset({IMPORT_PATH})
 _DESCRIPTION = """
 Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
 it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose `code` is stable.
 """
-
-
-_ROUTERS = (
-    # Fixed paths such as /v1/runs/wait come before those with an id in the same position.
-    submissions.router,
-    submissions.batches,
-    health.router,
-    events.router,
-    answers.router,
-    lists.router,
-    run_lists.router,
-    runs.router,
-    moves.router,
-    timelines.router,
-    requests.router,
-    feedback.router,
-    datasets.router,
-    datasets.examples,
-    evaluations.router,
-    threads.creation,
-    threads.router,
-    thread_states.router,
-    agents.router,
-    rollouts.router,
-    sampling.router,
-    fleet.router,
-    keys.router,
-    leases.router,
-    inbound_channels.router,
-    pairings.router,
-    usage.router,
-    attention.router,
-    activity.router,
-    changes.router,
-    audit.router,
-    tenant.router,
-    tenants.router,
-    archive.router,
-    capabilities.router,
-    search.router,
-    memories.router,
-    tasks.router,
-    notes.router,
-    deliveries.router,
-    secrets.router,
-    skills.router,
-    projects.router,
-    triggers.router,
-    orchestration_config.router,
-    orchestration_models.router,
-    orchestration_starts.router,
-    orchestration_trees.router,
-    orchestration_masters.router,
-    orchestration_events.router,
-    work_orders.router,
-    order_policies.router,
-    order_secrets.router,
-    webhooks.router,
-)
 
 
 def create_app() -> FastAPI:
@@ -221,12 +143,7 @@ def build_app(settings: Settings) -> FastAPI:
         openapi_url=None,
         # Spans and metrics come from our own middleware, as in all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        # The routes themselves: routers that are included derive each route anew, in the first requests they see.
-        routes=[
-            *(route for router in _ROUTERS for route in router.routes),
-            *reference.routes,
-            *(route for door in doors for route in door.routes),
-        ],
+        routes=[*_routes(), *(route for door in doors for route in door.routes)],
         middleware=[
             *_believing(proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
@@ -278,6 +195,68 @@ def build_app(settings: Settings) -> FastAPI:
     install_order_refusals(app)
     install_openapi(app)
     return app
+
+
+def _routes() -> list[BaseRoute]:
+    """Return all routes that are no door's."""
+    # The routes themselves: routers that are included derive each route anew, in the first requests they see.
+    return [
+        # Fixed paths such as /v1/runs/wait come before those with an id in the same position.
+        *submissions.router.routes,
+        *submissions.batches.routes,
+        *health.router.routes,
+        *events.router.routes,
+        *answers.router.routes,
+        *lists.router.routes,
+        *run_lists.router.routes,
+        *runs.router.routes,
+        *moves.router.routes,
+        *timelines.router.routes,
+        *requests.router.routes,
+        *feedback.router.routes,
+        LateModule("evaluations.datasets", "/v1/datasets", routers=("router", "examples")),
+        LateModule("evaluations.evaluations", "/v1/evaluations"),
+        *threads.creation.routes,
+        *threads.router.routes,
+        *thread_states.router.routes,
+        *agents.router.routes,
+        LateModule("workspace.rollouts", "/v1/agents/{agent_id}/rollout", "/v1/agents/{agent_id}/rollouts"),
+        LateModule("workspace.sampling", "/v1/agents/{agent_id}/sampling"),
+        *fleet.router.routes,
+        *keys.router.routes,
+        LateModule("operations.leases", "/v1/leases"),
+        LateModule("operations.inbound_channels", "/v1/inbound-channels"),
+        LateModule("operations.pairings", "/v1/pairings"),
+        *usage.router.routes,
+        *attention.router.routes,
+        *activity.router.routes,
+        *changes.router.routes,
+        LateModule("operations.audit", "/v1/audit"),
+        *tenant.router.routes,
+        LateModule("operations.tenants", "/v1/tenants"),
+        LateModule("workspace.archive", "/v1/export", IMPORT_PATH),
+        *capabilities.router.routes,
+        LateModule("workspace.search", "/v1/search"),
+        LateModule("workspace.memories", "/v1/memories"),
+        LateModule("workspace.tasks", "/v1/tasks"),
+        LateModule("workspace.notes", "/v1/notes"),
+        LateModule("workspace.deliveries", "/v1/deliveries", "/v1/delivery-targets", "/v1/files"),
+        LateModule("workspace.secrets", "/v1/secrets", "/v1/fleet/secrets"),
+        LateModule("workspace.skills", "/v1/skills"),
+        *projects.router.routes,
+        LateModule("workspace.triggers", "/v1/triggers"),
+        *orchestration_config.router.routes,
+        *orchestration_models.router.routes,
+        *orchestration_starts.router.routes,
+        *orchestration_trees.router.routes,
+        *orchestration_masters.router.routes,
+        *orchestration_events.router.routes,
+        LateModule("orders.work_orders", "/v1/work-orders"),
+        LateModule("orders.policies", "/v1/work-order-policies"),
+        LateModule("orders.secrets", "/v1/work-order-secrets"),
+        LateModule("workspace.webhooks", "/v1/webhooks"),
+        *reference.routes,
+    ]
 
 
 def _names(settings: Settings) -> list[str]:

@@ -17,6 +17,7 @@ from nova_workers.contracts.events import event_adapter
 from nova_workers.contracts.orchestration.events import tree_record_adapter
 from nova_workers.contracts.orders.definitions import schemas as order_schemas
 
+from .late_modules import load_all
 from .late_route import LateRoute
 
 EVENT_STREAM = "text/event-stream"
@@ -99,7 +100,7 @@ def install_openapi(app: FastAPI) -> None:
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            for route in app.routes:
+            for route in load_all(app).routes:
                 if isinstance(route, LateRoute):
                     route.build()
                 if isinstance(route, APIRoute):

@@ -19,6 +19,7 @@ from ..errors import TooManyArchives
 
 _log = structlog.get_logger(__name__)
 
+IMPORT_PATH = "/v1/import"
 _PIECE_BYTES = 65_536
 _RETRY_AFTER_S = 30.0
 

@@ -9,7 +9,7 @@ class Paces:
     """One pace for each name: so many at once, then at a rate (GCRA).
 
     A name costs one time, and those that were not seen for longest are forgotten: neither the memory nor the work of
-    a call grows with their number. Times are whole nanoseconds, so that the last one of a burst is not lost to rounding.
+    a call grows with their number. Times are whole nanoseconds: no rounding takes the last one of a burst away.
 
     Args:
         interval_s: Between two, in the long run.

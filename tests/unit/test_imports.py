@@ -25,7 +25,10 @@ _SELDOM = (
     "genai_prices",
     "greenlet",
     "httpx2",
+    "nova_workers.domain.archive",
+    "nova_workers.domain.evaluations",
     "nova_workers.domain.memories.tools",
+    "nova_workers.domain.rollouts",
     "tree_sitter",
 )
 """What an API needs for a few kinds of requests, or never."""

@@ -28,7 +28,6 @@ from ...state import CAPABILITIES, State
 
 router = APIRouter(prefix="/v1", tags=["archive"])
 
-IMPORT_PATH = "/v1/import"
 _MAX_LINE_BYTES = 128 * 1024 * 1024
 """A file that an agent sent is one line, twice as long as the file."""
 

@@ -6,12 +6,13 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from api.late_modules import load_all
 from nova_workers.domain.agents.rules.entries import models_in
 
 
 def request_bodies(app: FastAPI) -> set[type[BaseModel]]:
     """Return the models of all bodies."""
-    routes = (route for route in app.routes if isinstance(route, APIRoute) and route.body_field is not None)
+    routes = (route for route in load_all(app).routes if isinstance(route, APIRoute) and route.body_field is not None)
     return {
         model
         for route in routes

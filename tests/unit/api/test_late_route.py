@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from api.app import build_app
 from api.direct_route import DirectRoute
+from api.late_modules import load_all
 from api.late_route import LateRoute
 from nova_workers.base.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
@@ -85,7 +86,7 @@ def test_an_attribute_that_no_route_has_is_missing() -> None:
 
 def test_an_application_that_has_served_nothing_has_built_its_hot_routes_only() -> None:
     settings = Settings(database_url=SecretStr("postgresql://nowhere/x"), redis_url=SecretStr("redis://nowhere"))
-    routes = [route for route in build_app(settings).routes if isinstance(route, LateRoute)]
+    routes = [route for route in load_all(build_app(settings)).routes if isinstance(route, LateRoute)]
     # Other tests of this process may have served some, or made the document of all.
     fresh = [type(route)(route.path, route.endpoint) for route in routes]
     assert len(fresh) > 200

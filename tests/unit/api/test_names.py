@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from api.app import build_app
+from api.late_modules import load_all
 from nova_workers.base.config import Settings
 from nova_workers.contracts.bodies import is_one_line
 from tests.requirements import proves
@@ -42,7 +43,7 @@ def _models(found: Any, seen: set[type[BaseModel]]) -> None:
 
 def _fields(settings: Settings) -> Iterator[tuple[str, str, FieldInfo]]:
     seen: set[type[BaseModel]] = set()
-    for route in build_app(settings).routes:
+    for route in load_all(build_app(settings)).routes:
         if isinstance(route, APIRoute) and route.body_field is not None:
             _models(route.body_field.field_info.annotation, seen)
     for model in sorted(seen, key=lambda one: one.__name__):

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 
 from api.app import build_app
+from api.late_modules import load_all
 from nova_workers.base.config import Settings
 from nova_workers.base.config.sections import ApiSettings, Section
 from nova_workers.contracts.http.triggers import TriggerPatch
@@ -63,7 +64,8 @@ def _schema(model: Any) -> Any:
 @pytest.fixture(scope="module")
 def bodies() -> Mapping[str, Any]:
     """The schemas of all request bodies."""
-    app = build_app(Settings(database_url=SecretStr("postgresql://nowhere/x"), redis_url=SecretStr("redis://nowhere")))
+    settings = Settings(database_url=SecretStr("postgresql://nowhere/x"), redis_url=SecretStr("redis://nowhere"))
+    app = load_all(build_app(settings))
     fields = [route.body_field for route in app.routes if isinstance(route, APIRoute) and route.body_field is not None]
     assert len(fields) > 30
     return {str(body.field_info.annotation): _schema(body.field_info.annotation) for body in fields}
