@@ -17,11 +17,19 @@ from typing import Final
 from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.project_files import PACKAGES
 
+PYTHON = sys.executable
+"""What executes code of users."""
 _OURS: Final = str(Path(__file__).resolve().parents[1])
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _SERVED: Final[set[str]] = set()
 """Files, and directories with a slash, of the packages that this process serves: among libraries, and yet of users. A
 process serves one source."""
+
+
+def serving_command(*options: str) -> tuple[str, ...]:
+    """Return the command line of `nova_workers.sdk.serve`, to which a source is added."""
+    # Without -P Python would look for modules in the working directory first.
+    return (PYTHON, "-P", "-m", "nova_workers.sdk.serve", *options)
 
 
 def served_module(name: str) -> str:

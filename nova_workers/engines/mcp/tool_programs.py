@@ -20,6 +20,7 @@ import nova_workers
 from nova_workers.base.errors import EngineFailure, ToolFailure
 from nova_workers.base.observability.redaction import hiding
 from nova_workers.base.observability.redactor import Redactor
+from nova_workers.base.user_code import serving_command
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import StdioMcpServer
@@ -174,10 +175,10 @@ def _program(source: ToolSource, tenant_id: str, enclosure: Enclosure | None) ->
     package = str(Path(nova_workers.__file__).parent)
     folder = source.folder
     system = () if enclosure is None else (sys.prefix, sys.base_prefix, package)
+    python, *arguments = serving_command(source.target)
     return StdioMcpServer(
-        sys.executable,
-        # Without -P Python would look for modules in the working directory first.
-        ("-P", "-m", "nova_workers.sdk.serve", source.target),
+        python,
+        tuple(arguments),
         # In the sandbox its directory is none that it may write to.
         cwd=folder if enclosure is None else None,
         scope="" if source.is_shared else tenant_id,

@@ -29,6 +29,7 @@ from nova_workers.base.errors import ConfigurationError, InvalidInput
 from nova_workers.base.project_files import digest_of_code, is_code, is_hidden
 from nova_workers.base.project_folders import unpack_project
 from nova_workers.base.release import release
+from nova_workers.base.user_code import serving_command
 from nova_workers.contracts.tool_programs import ToolSource
 from nova_workers.contracts.user_tools import ToolListing
 
@@ -150,8 +151,7 @@ def _runtime() -> str:
 
 
 def _ask(source: ToolSource) -> ToolListing:
-    command = [sys.executable, "-P", "-m", "nova_workers.sdk.serve", "--list"]
-    command += ["--import-timeout", f"{_IMPORT_TIMEOUT_S:g}", source.target]
+    command = serving_command("--list", "--import-timeout", f"{_IMPORT_TIMEOUT_S:g}", source.target)
     environment = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     try:
         done = subprocess.run(  # noqa: S603 - our program, and a source that the operator named
