@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 from structlog.dev import ConsoleRenderer, plain_traceback
 
+from nova_workers.base import user_code
 from nova_workers.base.config import Settings
 from nova_workers.base.program import collect_seldom, exclude_from_collections
 from nova_workers.ledger.database import Database, PostgresDatabase
@@ -30,6 +31,7 @@ from tests.support.harness.reused_database import ReusedDatabase
 from tests.support.harness.warm_sessions import warm_sessions
 from tests.support.processes.authorities import share_authorities
 from tests.support.processes.preloaded import shared_fork_server
+from tests.support.processes.user_code import forked_python, shared_forked_python
 from tests.support.processes.xdist_workers import forked_interpreter
 from tests.support.servers.databases import client_of, own_database, own_postgres, own_valkey
 
@@ -90,9 +92,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
-    """In xdist's controller: fork its workers and their fleets from processes that have imported what they need."""
+    """In xdist's controller: fork its workers and their processes from some that have imported what they need."""
     # The workers' environment is that of their fork server.
     config.stash[_RUNNING].enter_context(shared_fork_server())
+    config.stash[_RUNNING].enter_context(shared_forked_python())
     python = config.stash[_RUNNING].enter_context(forked_interpreter(config.args))
     for spec in specs:
         spec.python = python
@@ -156,6 +159,12 @@ def ending_sessions() -> Iterator[None]:
     """For tests of sessions themselves: each is new, and ends when it is closed."""
     with warm_sessions.none():
         yield
+
+
+@pytest.fixture
+def forked_user_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what code of users does: its processes are forked. For their start, keep those of Python."""
+    monkeypatch.setattr(user_code, "PYTHON", forked_python())
 
 
 @pytest.fixture

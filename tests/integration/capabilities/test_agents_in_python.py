@@ -28,6 +28,8 @@ from tests.requirements import proves
 from tests.support.servers.model_server import Reply, Status, model_server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("forked_user_code")
+
 CODE = '''
 import asyncio, os, signal
 from pathlib import Path

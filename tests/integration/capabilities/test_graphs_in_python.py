@@ -19,6 +19,8 @@ from tests.support.data.chat_model import CHAT_MODEL
 from tests.support.servers.model_server import model_server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("forked_user_code")
+
 CODE = (
     CHAT_MODEL
     + '''

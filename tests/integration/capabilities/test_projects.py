@@ -25,6 +25,8 @@ from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
 
+pytestmark = pytest.mark.usefixtures("forked_user_code")
+
 SHOP = '''
 import asyncio, os, signal, sys, time
 from pathlib import Path

@@ -133,6 +133,7 @@ async def test_a_process_is_shared_by_concurrent_calls_of_a_tenant(programs: Mcp
     assert not wait_until_gone([int(ours), int(theirs)], 30)
 
 
+@pytest.mark.usefixtures("forked_user_code")
 @proves("tools.crash")
 async def test_a_killed_process_interrupts_its_calls_and_makes_idempotent_ones_again(
     programs: McpToolPrograms, home: Path
@@ -150,6 +151,7 @@ async def test_a_killed_process_interrupts_its_calls_and_makes_idempotent_ones_a
     assert await again == "again"
 
 
+@pytest.mark.usefixtures("forked_user_code")
 @proves("tools.crash")
 async def test_a_process_that_ended_between_calls_interrupts_none(programs: McpToolPrograms, home: Path) -> None:
     process = int(await _call(programs, home, "process"))
@@ -166,6 +168,7 @@ def _is_noticed(programs: McpToolPrograms) -> bool:
     return all(held.connection.lost for held in shared.values())
 
 
+@pytest.mark.usefixtures("forked_user_code")
 @proves("tools.child")
 async def test_a_process_ends_after_a_time_without_calls(home: Path) -> None:
     programs = McpToolPrograms(ConnectionPool(start_timeout_s=60, idle_s=0.01))
@@ -174,6 +177,7 @@ async def test_a_process_ends_after_a_time_without_calls(home: Path) -> None:
     await programs.close()
 
 
+@pytest.mark.usefixtures("forked_user_code")
 @proves("tools.crash")
 async def test_a_call_that_python_cannot_end_takes_its_process_out_of_use(
     programs: McpToolPrograms, home: Path
@@ -201,6 +205,7 @@ async def test_a_process_that_does_not_start_is_reported_with_the_place(programs
             await _call(programs, home, "process")
 
 
+@pytest.mark.usefixtures("forked_user_code")
 @proves("tools.child")
 async def test_what_a_process_prints_is_logged_without_the_secrets_of_its_calls(
     programs: McpToolPrograms, home: Path

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import io
 import os
-import runpy
 import signal
 import socket
 import subprocess
@@ -27,6 +25,7 @@ from threading import Lock
 from nova_workers.devstack.launch import die_with_parent
 from nova_workers.worker.fork_server import forked_connection
 from tests.support.processes.authorities import share_authorities
+from tests.support.processes.become import become_module
 from tests.support.processes.fork_server import accepted_connection, connect, fork_server
 
 SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
@@ -172,11 +171,6 @@ def _server() -> socket.socket:
 _MODES = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
 
 
-def _writer(number: int, errors: str = "strict") -> io.TextIOWrapper:
-    lines = number == 2 or os.isatty(number)
-    return io.TextIOWrapper(open(number, "wb", closefd=False), encoding="utf-8", errors=errors, line_buffering=lines)
-
-
 def _forked_command() -> _Command:
     """Be the server of a test process, whose connection is stdin. Return in the processes that it forks."""
     server = os.getpid()
@@ -188,20 +182,13 @@ def _forked_command() -> _Command:
 
 
 def _become(command: _Command) -> None:
-    """Become the process: what `subprocess` and the command line would do."""
+    """Open the streams of the process, and become it."""
     for number, (stream, mode) in enumerate(zip(command.streams, _MODES, strict=True)):
         # As for a child of a test: a terminal does not become the one that controls the session.
         opened = os.open(stream, mode | os.O_NOCTTY)
         os.dup2(opened, number)
         os.close(opened)
-    # Python chose their buffers by what the server has.
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
-    sys.stdout, sys.stderr = _writer(1), _writer(2, errors="backslashreplace")
-    os.environ.clear()
-    os.environ.update(command.env)
-    os.chdir(command.cwd)
-    sys.argv = [command.module, *command.arguments]
-    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    become_module(command.module, command.arguments, env=command.env, cwd=command.cwd)
 
 
 def main() -> None:

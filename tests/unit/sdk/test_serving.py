@@ -17,6 +17,7 @@ from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, TextContent
 
 from nova_workers.contracts.user_tools import CALL_CONTEXT, QUESTION, RETIRES, ToolListing
+from tests.support.processes.user_code import forked_python
 
 SHOP = '''
 import asyncio, os, sys, threading, time
@@ -139,10 +140,10 @@ def _project(folder: Path, **modules: str) -> str:
 
 
 @asynccontextmanager
-async def _served(source: str) -> AsyncGenerator[Client]:
+async def _served(source: str, *, python: str | None = None) -> AsyncGenerator[Client]:
     command = ["-m", "nova_workers.sdk.serve", source]
     with (Path(source) / "stderr").open("w") as errors:
-        parameters = StdioServerParameters(command=sys.executable, args=command, cwd=Path.cwd())
+        parameters = StdioServerParameters(command=python or forked_python(), args=command, cwd=Path.cwd())
         async with Client(stdio_client(parameters, errlog=errors)) as client:
             yield client
 
@@ -161,14 +162,14 @@ async def _call(client: Client, name: str, arguments: dict[str, Any] | None = No
     return _text(await client.call_tool(name, arguments or {}))
 
 
-def _listing(source: str, *options: str) -> ToolListing:
-    command = [sys.executable, "-m", "nova_workers.sdk.serve", "--list", *options, source]
+def _listing(source: str, *options: str, python: str | None = None) -> ToolListing:
+    command = [python or forked_python(), "-m", "nova_workers.sdk.serve", "--list", *options, source]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     return ToolListing.model_validate_json(done.stdout)
 
 
 async def test_what_code_prints_does_not_break_the_protocol(tmp_path: Path) -> None:
-    async with _served(_project(tmp_path, shop=SHOP)) as client:
+    async with _served(_project(tmp_path, shop=SHOP), python=sys.executable) as client:
         listed = {each.name: each for each in (await client.list_tools()).tools}
         assert listed["stock"].annotations is not None
         assert listed["stock"].annotations.read_only_hint
@@ -298,7 +299,7 @@ def pay(amount: int) -> None:
     """Pay."""
 '''
     other = "from tools.money import pay\n"
-    (listed,) = _listing(_project(tmp_path, money=code, other=other)).tools
+    (listed,) = _listing(_project(tmp_path, money=code, other=other), python=sys.executable).tools
     assert (listed.name, listed.needs_approval, listed.timeout_s, listed.idempotent) == ("pay", True, 5.0, True)
     assert listed.place == f"{tmp_path}/tools/money.py:3"
 
