@@ -97,7 +97,6 @@ check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, li
 	$(BIN)/python deploy/environment/check_history.py
 	$(BIN)/python deploy/environment/check_licences.py
 	$(BIN)/python deploy/environment/check_advisories.py --where-reachable
-	$(BIN)/python deploy/environment/write_client.py --check
 	$(BIN)/python deploy/environment/dashboards.py --check
 	$(BIN)/python deploy/environment/metrics_reference.py --check
 	$(BIN)/python deploy/environment/sizing.py --check

@@ -1,7 +1,7 @@
 """Write both halves of the client: ``python deploy/environment/write_client.py``, part of ``make format``.
 
 The async calls come from the template `client.toml` and the API's OpenAPI document, the sync client from the async one.
-With ``--check``, part of ``make check``, nothing is written, and a difference is an error. docs/decisions/0030 says why
+With ``--check``, which a test calls, nothing is written, and a difference is an error. docs/decisions/0030 says why
 they are generated.
 """
 
