@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.ledger.database import PostgresDatabase
+from nova_workers.ledger.database import PostgresDatabase, Row
 from nova_workers.ledger.sessions import TENANT_ROLE
 from tests.support.harness.warm_sessions import warm_sessions
 
@@ -11,9 +11,10 @@ _LEFT = """
 SELECT current_user = session_user AS is_itself, current_setting('nova.tenant', true) AS tenant,
        current_setting('work_mem') AS work_mem,
        (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory') AS locks,
-       to_regclass('pg_temp.left_over') IS NULL AS is_empty, (SELECT count(*) FROM pg_listening_channels()) AS channels,
-       (SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'SELECT * FROM left_over%') AS statements
+       to_regclass('pg_temp.left_over') IS NULL AS is_empty, (SELECT count(*) FROM pg_listening_channels()) AS channels
 """
+
+_PREPARED = "SELECT name FROM pg_prepared_statements WHERE statement LIKE '%''kept'' AS mark'"
 
 
 async def _left(url: str, *, dirty: bool) -> tuple[int, dict[str, object]]:
@@ -46,10 +47,24 @@ async def test_a_session_that_is_taken_up_again_has_nothing_left(database_url: s
         "locks": 0,
         "is_empty": True,
         "channels": 0,
-        "statements": 0,
         "work_mem": new["work_mem"],
     }
     assert left == nothing
+
+
+async def test_a_session_that_is_taken_up_again_has_its_statements(database_url: str) -> None:
+    prepared: list[list[Row]] = []
+    for _ in range(2):
+        database = PostgresDatabase(database_url, pool_size=1)
+        async with database.connection() as connection:
+            row = await connection.fetchrow("SELECT :value::jsonb AS value, 'kept' AS mark", value={"a": [1]})
+            assert row is not None
+            assert row["value"] == {"a": [1]}
+            prepared.append(await connection.fetch(_PREPARED))
+        await database.close()
+    first, second = prepared
+    assert first == second
+    assert len(first) == 1
 
 
 async def test_a_session_that_ended_meanwhile_is_not_taken_up(database_url: str) -> None:

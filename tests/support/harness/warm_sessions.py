@@ -1,7 +1,8 @@
 """Sessions with Postgres that outlive a test: a new one costs 40 ms of CPU, most of it to read the catalogue again.
 
 A loop ends with its test, and a connection of asyncpg with its loop. So what is kept is the socket, with a session
-behind it that has nothing left but the server's caches. The next connection takes it up as one that was just opened.
+behind it that has nothing left but the server's caches and the statements that it has prepared: to parse and plan these
+again is half of what a test costs the server. The next connection takes it up as one that was just opened.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import select
 import socket
 import struct
+import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,15 +21,17 @@ from typing import Any
 import asyncpg
 from asyncpg import connect_utils, protocol
 
+from nova_workers.ledger import sessions
 from nova_workers.ledger.sessions import Session
 
 _MOST = 6
-"""Few tests have more sessions at once."""
+"""Of a database. Few tests have more sessions at once."""
 _CLOSE_S = 30.0
+_TAKEN_UP = "statements_taken_up"
 
-# What `DISCARD ALL` does, but for plans and what else is in caches.
+# What `DISCARD ALL` does, but for prepared statements, plans and what else is in caches.
 _FORGET = """
-CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
+CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all();
 DISCARD TEMP; DISCARD SEQUENCES
 """
 
@@ -43,6 +47,8 @@ _utils: Any = connect_utils
 _session_class: Any = Session
 _connect_anew: Callable[..., Awaitable[asyncpg.Connection]] = _utils._connect_addr
 _close = Session.close
+_sessions: Any = sessions
+_prepare: Callable[[Session, str | None], Awaitable[None]] = _sessions._prepare
 
 
 @dataclass(frozen=True)
@@ -51,39 +57,54 @@ class _Kept:
     descriptor: int
     pid: int
     greeting: bytes
+    statements: tuple[Any, ...]
+    """Those that are prepared, as asyncpg holds them: the least recently used first."""
 
 
 class WarmSessions:
-    """The sessions of one database that were closed, at most a few: `Session.close` leaves them here."""
+    """The sessions of some databases that were closed, at most a few of each: `Session.close` leaves them here."""
 
     def __init__(self) -> None:
-        self._place: tuple[object, str] | None = None
-        self._kept: list[_Kept] = []
+        self._kept: dict[str, list[_Kept]] = {}
+        """By the name of their database."""
         self._most = _MOST
+        # Applications that a module shares have a thread.
+        self._lock = threading.Lock()
 
-    @property
-    def pids(self) -> list[int]:
-        """The process ids of their servers."""
-        return [kept.pid for kept in self._kept]
+    def pids(self, database: str) -> list[int]:
+        """Return the process ids of their servers."""
+        return [kept.pid for kept in self._kept.get(database, ())]
 
-    def keep_those_beside(self, connection: Any) -> None:
-        """Keep the sessions of this connection's database from now on, and no others. Those that are kept now end."""
-        self._place = _place(connection)
-        self._end_all()
+    def keep_those_of(self, database: str) -> None:
+        """Keep the sessions of a database from now on."""
+        self._kept.setdefault(database, [])
+
+    def end_those_of(self, database: str) -> None:
+        """End the sessions of a database that will be dropped, and keep none from now on."""
+        for kept in self._kept.pop(database, ()):
+            os.close(kept.descriptor)
+
+    @contextmanager
+    def of(self, database: str) -> Generator[None]:
+        """Keep the sessions of a database during this block."""
+        self.keep_those_of(database)
+        try:
+            yield
+        finally:
+            self.end_those_of(database)
 
     @contextmanager
     def none(self) -> Generator[None]:
         """Let each session of this block be new, and end when it is closed."""
-        self._end_all()
+        databases = list(self._kept)
+        for database in databases:
+            self.end_those_of(database)
+            self.keep_those_of(database)
         self._most = 0
         try:
             yield
         finally:
             self._most = _MOST
-
-    def _end_all(self) -> None:
-        while self._kept:
-            os.close(self._kept.pop().descriptor)
 
     def install(self) -> None:
         """Let all connections of this process be taken from here."""
@@ -94,17 +115,20 @@ class WarmSessions:
                 await _close(session, timeout=timeout)
 
         _session_class.close = close
+        _sessions._prepare = _prepare_with_statements
 
     async def _keep(self, session: Any) -> bool:
         if self._most == 0 or session.is_shared or not session.is_clean:
             return False
-        if _place(session) != self._place:
+        database = session._params.database
+        if database not in self._kept:
             return False
         end: socket.socket = session._transport.get_extra_info("socket")
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await session.settle()
                 await session.execute(_FORGET)
+                await session._cleanup_stmts()
         except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError):
             session.terminate()
             return True
@@ -115,13 +139,18 @@ class WarmSessions:
         if settings.default_transaction_read_only != "off":
             # It began with a setting of the database that only a new session is without.
             return False
-        # The oldest may be of a kind that no later test asks for.
-        while len(self._kept) >= self._most:
-            os.close(self._kept.pop(0).descriptor)
-        greeting = _greeting(settings, session._driver)
-        self._kept.append(
-            _Kept(_key(session._addr, session._params), os.dup(end.fileno()), session.get_server_pid(), greeting)
-        )
+        statements = tuple(session._stmt_cache.iter_statements())
+        # Its end would mark those that it finds in its cache as closed.
+        session._stmt_cache._entries.clear()
+        key, greeting = _key(session._addr, session._params), _greeting(settings, session._driver)
+        with self._lock:
+            beside = self._kept.get(database)
+            if beside is None:
+                return False
+            # The oldest may be of a kind that no later test asks for.
+            while len(beside) >= self._most:
+                os.close(beside.pop(0).descriptor)
+            beside.append(_Kept(key, os.dup(end.fileno()), session.get_server_pid(), greeting, statements))
         # Without the word to the server that it ends.
         session._transport.abort()
         session.terminate()
@@ -137,7 +166,7 @@ class WarmSessions:
         connection_class: Any,
         **rest: Any,
     ) -> asyncpg.Connection:
-        kept = self._taken(_key(addr, params)) if issubclass(connection_class, Session) else None
+        kept = self._taken(params.database, _key(addr, params)) if issubclass(connection_class, Session) else None
         if kept is None:
             return await _connect_anew(
                 addr=addr, loop=loop, params=params, config=config, connection_class=connection_class, **rest
@@ -153,11 +182,11 @@ class WarmSessions:
         await connected
         connection = connection_class(spoken, resumed, loop, addr, config, params)
         spoken.set_connection(connection)
+        setattr(connection, _TAKEN_UP, kept.statements)
         return connection
 
-    def _taken(self, key: object) -> _Kept | None:
-        for kept in [kept for kept in self._kept if kept.key == key]:
-            self._kept.remove(kept)
+    def _taken(self, database: str, key: object) -> _Kept | None:
+        while kept := self._newest(database, key):
             # The server says nothing to a session that is idle, but that it ends.
             poll = select.poll()
             poll.register(kept.descriptor, select.POLLIN)
@@ -165,6 +194,24 @@ class WarmSessions:
                 return kept
             os.close(kept.descriptor)
         return None
+
+    def _newest(self, database: str, key: object) -> _Kept | None:
+        """Remove and return the session that was kept last: it has prepared what the next test is likely to need."""
+        with self._lock:
+            beside = self._kept.get(database, [])
+            for kept in reversed(beside):
+                if kept.key == key:
+                    beside.remove(kept)
+                    return kept
+        return None
+
+
+async def _prepare_with_statements(session: Any, role: str | None) -> None:
+    """Prepare a session, and give it the statements that it had when it was kept."""
+    await _prepare(session, role)
+    for statement in getattr(session, _TAKEN_UP, ()):
+        key = (statement.query, statement.record_class, statement.ignore_custom_codec)
+        session._stmt_cache.put(key, statement)
 
 
 class _Resumed:
@@ -178,10 +225,6 @@ class _Resumed:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._transport, name)
-
-
-def _place(connection: Any) -> tuple[object, str]:
-    return connection._addr, connection._params.database
 
 
 def _key(address: object, parameters: Any) -> object:
