@@ -182,13 +182,20 @@ def main() -> None:
     sys.exit(code)
 
 
+def _settings(home: Path) -> Settings:
+    settings = load_settings()
+    # It ends before a person could sign in.
+    console = settings.console.model_copy(update={"enabled": False})
+    return settings.model_copy(update={"home": home, "console": console})
+
+
 def _main() -> int:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 120)
     began_s = time.monotonic()
     lines = _QuietLines(console)
     try:
         with tempfile.TemporaryDirectory(prefix="nova-demo-", ignore_cleanup_errors=True) as home:
-            settings = load_settings().model_copy(update={"home": Path(home)})
+            settings = _settings(Path(home))
             with lock_home(settings.home):
                 asyncio.run(_run(console, settings, lines))
     except NovaError as error:
