@@ -50,6 +50,10 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
             (*_HEAVY, "asyncpg", "celery", "fastapi", "kombu", "openai", "redis", "typer"),
         ),
         ("nova_workers.cli.app", (*_HEAVY, "celery", "fastapi", "pydantic", "redis", "rich")),
+        (
+            "nova_workers.cli.talk.send",
+            (*_HEAVY, "asyncpg", "celery", "nova_workers.base.config", "pygments", "rich.console"),
+        ),
     ],
 )
 def test_a_process_loads_no_library_that_it_does_not_use(modules: str, absent: tuple[str, ...]) -> None:

@@ -5,13 +5,17 @@ Written lines are never redrawn, so there is no flicker. Only one line is replac
 on a terminal only, and wiped before anything else is written.
 """
 
+from __future__ import annotations
+
 import shlex
 from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from nova_workers.base.vocabulary import Limit
 from nova_workers.cli.talk.answers import wait_line
 from nova_workers.cli.talk.shown_text import Piece, ShownText
-from nova_workers.cli.terminal.markdown_stream import MarkdownStream
 from nova_workers.cli.terminal.output import Output, age, money, short
 from nova_workers.cli.terminal.thinking_text import ThinkingText
 from nova_workers.contracts.events import (
@@ -36,6 +40,11 @@ from nova_workers.contracts.events import (
     Usage,
     Waiting,
 )
+
+if TYPE_CHECKING:
+    from nova_workers.cli.terminal.markdown_stream import MarkdownStream
+
+_MARKDOWN_STREAM = "nova_workers.cli.terminal.markdown_stream"
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
@@ -69,8 +78,6 @@ class LiveView:
         self._answers_here = answers_here
         self._lasting = lasting
         self._shares_terminal = out.tty and out.stderr.isatty()
-        self._markdown = MarkdownStream(out.console) if out.tty else None
-        self._thoughts = ThinkingText(out.width or 80)
         self._thinks = False
         self._transient = False
         self._at_line_start = True
@@ -85,6 +92,18 @@ class LiveView:
         self.usage: Usage | None = None
         self.asked: Waiting | None = None
         """The run's open question to a person."""
+
+    @cached_property
+    def _markdown(self) -> MarkdownStream | None:
+        if not self._out.tty:
+            return None
+        # It imports Rich, while the request is sent already.
+        made: MarkdownStream = import_module(_MARKDOWN_STREAM).MarkdownStream(self._out.console)
+        return made
+
+    @cached_property
+    def _thoughts(self) -> ThinkingText:
+        return ThinkingText(self._out.width or 80)
 
     def show(self, event: Event) -> None:
         """Show one event."""

@@ -4,22 +4,27 @@ Answers go to stdout, everything about them to stderr, so that a pipe carries th
 stdout carries one JSON document, or one JSON object a line for a stream, and never a control sequence.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, TextIO, TypeVar
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
 from zoneinfo import ZoneInfo
 
 import typer
 from pydantic import BaseModel
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from nova_workers.base.clock import spell_duration
-from nova_workers.cli.terminal.table_layout import Heading, lay_out
+from nova_workers.cli.terminal.table_layout import Heading
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from nova_workers.cli.terminal.renderer import Renderer
 
 __all__ = ["Facts", "Heading", "JsonOption", "Output", "Shown", "age", "money", "printable", "short", "stamp"]
 
@@ -37,8 +42,7 @@ _LINE_ENDS = str.maketrans("\n\t", "  ")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one object a line for streams.")]
 
-_GAP = 2
-"""Cells between two columns of a table on a terminal."""
+_RENDERER = "nova_workers.cli.terminal.renderer"
 
 
 def printable(text: str) -> str:
@@ -84,19 +88,22 @@ class Output:
         self.stderr = stderr or sys.stderr
         self.json = json_mode
         self.tty = self.stdout.isatty() and not json_mode
-        # A pipe has no width, so nothing is cut.
-        self._console = Console(file=self.stdout, highlight=False, width=None if self.tty else 100_000)
-        self._notes = Console(file=self.stderr, highlight=False, soft_wrap=True)
+
+    @cached_property
+    def _renderer(self) -> Renderer:
+        # A command that has nothing to show yet sends its request meanwhile.
+        made: Renderer = import_module(_RENDERER).Renderer(self.stdout, self.stderr, tty=self.tty)
+        return made
 
     @property
     def console(self) -> Console:
         """The rich console of stdout."""
-        return self._console
+        return self._renderer.console
 
     @property
     def width(self) -> int | None:
         """Columns of the terminal; None if stdout is not a terminal."""
-        return self._console.width if self.tty else None
+        return self.console.width if self.tty else None
 
     def document(self, value: BaseModel | Mapping[str, Any] | Sequence[Any]) -> None:
         """Write one JSON document."""
@@ -112,17 +119,17 @@ class Output:
         if not self.tty:
             self.stdout.write(text + "\n")
             return
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+        self._renderer.text(printable(text), style)
 
     def render(self, renderable: RenderableType) -> None:
         """Write a rich renderable without control characters."""
-        self._print(renderable)
+        self._renderer.render(renderable)
 
     def note(self, text: str, style: str = "dim") -> None:
         """Write a line about the answer, to stderr."""
-        self._notes.print(Text(printable(text), style=style))
+        self._renderer.note(printable(text), style)
 
-    def write(self, value: V, show: Callable[["Output", V], None]) -> None:
+    def write(self, value: V, show: Callable[[Output, V], None]) -> None:
         """Write the result of a command: as one JSON document, or by what shows it to people."""
         if self.json:
             self.document(value)
@@ -153,56 +160,14 @@ class Output:
         """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what fits."""
         # A name of an old row may have more than one line, which would look like another row.
         cells = [[printable(_shown(cell)).translate(_LINE_ENDS) for cell in row] for row in rows]
-        if not self.tty:
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for column in columns:
-                table.add_column(column if isinstance(column, str) else column[0], no_wrap=True)
-            for row in cells:
-                table.add_row(*map(Text, row))
-            self._print(table)
-            return
-        self._fitted(columns, cells)
-
-    def _fitted(self, columns: Sequence[Heading], cells: Sequence[Sequence[str]]) -> None:
-        """Write a table for a terminal, and name the columns that did not fit."""
-        layout = lay_out(columns, cells, width=self._console.width, gap=_GAP)
-        # Rich adds one blank between columns.
-        table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0), header_style="bold"
-        )
-        shown = range(len(columns)) if layout is None else layout.widths
-        for at in shown:
-            heading, kind = column if isinstance(column := columns[at], tuple) else (column, "whole")
-            if layout is None or kind == "fold":
-                # If not even the fixed columns fit, all columns fold.
-                width = None if layout is None else layout.widths[at]
-                table.add_column(heading, overflow="fold", width=width)
-            else:
-                table.add_column(heading, overflow="ellipsis", no_wrap=True, width=layout.widths[at])
-        for row in cells:
-            table.add_row(*(Text(row[at]) for at in shown))
-        self._console.print(table)
-        if layout is not None and layout.left_out:
-            self.note(f"no room for: {', '.join(layout.left_out)}; a wider terminal or --json shows them")
+        left_out = self._renderer.table(columns, cells)
+        if left_out:
+            self.note(f"no room for: {', '.join(left_out)}; a wider terminal or --json shows them")
 
     def facts(self, pairs: Facts) -> None:
         """Write names and values, one pair a line; a pair without a value is left out."""
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in pairs:
-            if text := _shown(value):
-                grid.add_row(Text(name), Text(printable(text)))
-        self._print(grid)
-
-    def _print(self, renderable: RenderableType) -> None:
-        """Write a renderable. A pipe gets lines without the blanks that fill them up."""
-        if self.tty:
-            self._console.print(renderable)
-            return
-        with self._console.capture() as captured:
-            self._console.print(renderable)
-        self.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+        shown = ((name, _shown(value)) for name, value in pairs)
+        self._renderer.facts((name, printable(text)) for name, text in shown if text)
 
 
 def _shown(value: Shown) -> str:
