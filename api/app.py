@@ -156,7 +156,7 @@ def build_app(settings: Settings) -> FastAPI:
                 schema=services.schema,
                 keys=keys,
                 uses=key_uses,
-                rates=RequestRates(settings.api, services.clock),
+                rates=RequestRates(settings.api),
                 sign_ins=sign_ins,
                 refusals=refusals,
                 guarded=(NATIVE, *(door.prefix for door in doors)),

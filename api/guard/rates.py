@@ -1,8 +1,9 @@
 """How often an address or a key may call, and how many wrong keys an address may try.
 
 Counted in this process, so that a request costs no round trip: with N processes a client gets up to N times as much.
-`limits`, which paces model calls, walks all keys of its store in memory at every hit (0.7 ms for 10,000 addresses,
-measured).
+The store keeps one time per client (GCRA) and forgets the clients that it has not seen for longest, so neither its
+memory nor the work of a request grows with their number. `limits`, which paces model calls, walks all keys of its store
+in memory at every hit (0.7 ms for 10,000 addresses, measured).
 """
 
 import asyncio
@@ -10,11 +11,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from nova_workers.base.clock import Clock
+from throttled import RateLimiterType, Throttled
+from throttled.rate_limiter import BaseRateLimiter, Quota, per_min, per_sec
+from throttled.store import MemoryStore
+
 from nova_workers.base.config.sections import ApiSettings
 
 from ..errors import RateLimited, TooManyFailedKeys
-from .paces import Paces
 
 _BURST_S: Final = 10
 """A client may use the rate of so many seconds at once."""
@@ -26,12 +29,11 @@ _LOOKUPS: Final = 4
 class RequestRates:
     """The limits of one process."""
 
-    def __init__(self, settings: ApiSettings, clock: Clock) -> None:
-        self._clock = clock
-        self._per_key = _per_second(settings.requests_per_s_per_key)
-        self._per_address = _per_second(settings.requests_per_s_per_address)
-        self._without_key = _per_second(settings.requests_per_s_without_key)
-        self._failed = _paces(settings.failed_keys_per_minute, 60)
+    def __init__(self, settings: ApiSettings) -> None:
+        self._per_key = _limiter(_per_second(settings.requests_per_s_per_key))
+        self._per_address = _limiter(_per_second(settings.requests_per_s_per_address))
+        self._without_key = _limiter(_per_second(settings.requests_per_s_without_key))
+        self._failed = _limiter(per_min(settings.failed_keys_per_minute))
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
     def count_address(self, group: str) -> None:
@@ -40,7 +42,7 @@ class RequestRates:
         Raises:
             RateLimited: It made too many.
         """
-        self._count(self._per_address, group, "address", "NOVA_API__REQUESTS_PER_S_PER_ADDRESS")
+        _count(self._per_address, group, "address", "NOVA_API__REQUESTS_PER_S_PER_ADDRESS")
 
     def count_without_key(self, group: str) -> None:
         """Count a request of an address that has no valid key, or needs none.
@@ -48,7 +50,7 @@ class RequestRates:
         Raises:
             RateLimited: It made too many.
         """
-        self._count(self._without_key, group, "address, without a key,", "NOVA_API__REQUESTS_PER_S_WITHOUT_KEY")
+        _count(self._without_key, group, "address, without a key,", "NOVA_API__REQUESTS_PER_S_WITHOUT_KEY")
 
     def count_key(self, key_id: str) -> None:
         """Count a request with a key.
@@ -56,7 +58,7 @@ class RequestRates:
         Raises:
             RateLimited: It made too many.
         """
-        self._count(self._per_key, key_id, "key", "NOVA_API__REQUESTS_PER_S_PER_KEY")
+        _count(self._per_key, key_id, "key", "NOVA_API__REQUESTS_PER_S_PER_KEY")
 
     @asynccontextmanager
     async def lookup(self, group: str) -> AsyncGenerator[None]:
@@ -69,36 +71,37 @@ class RequestRates:
             TooManyFailedKeys: The address tried too many wrong keys.
         """
         async with self._lookups:
-            wait_s = self._failed.wait_s(group, self._clock.monotonic_s())
-            if wait_s:
+            state = self._failed.peek(group)
+            if state.remaining < 1:
                 raise TooManyFailedKeys(
-                    f"Your address sent more than {self._failed.at_once} API keys that are not valid within a minute. "
-                    f"Wait {wait_s:.0f} s, then send one that is. The operator sets the limit with "
+                    f"Your address sent more than {state.limit} API keys that are not valid within a minute. Wait "
+                    f"{state.retry_after:.0f} s, then send one that is. The operator sets the limit with "
                     "NOVA_API__FAILED_KEYS_PER_MINUTE.",
-                    retry_after_s=wait_s,
+                    retry_after_s=state.retry_after,
                 )
             yield
 
     def count_failed_key(self, group: str) -> None:
         """Count a wrong key of an address."""
-        self._failed.take(group, self._clock.monotonic_s())
-
-    def _count(self, paces: Paces, name: str, of: str, setting: str) -> None:
-        wait_s = paces.take(name, self._clock.monotonic_s())
-        if wait_s:
-            per_s = paces.at_once // _BURST_S
-            raise RateLimited(
-                f"Your {of} made more than {per_s} requests a second for {_BURST_S} s. Send fewer. The operator sets "
-                f"the limit with {setting}.",
-                per_s=per_s,
-                retry_after_s=wait_s,
-            )
+        self._failed.limit(group)
 
 
-def _per_second(requests: int) -> Paces:
-    return _paces(requests * _BURST_S, _BURST_S)
+def _per_second(requests: int) -> Quota:
+    return per_sec(requests, burst=requests * _BURST_S)
 
 
-def _paces(most: int, in_s: float) -> Paces:
-    """Return the paces of clients that may do so many at once, and then as many in each such time."""
-    return Paces(interval_s=in_s / most, at_once=most, most=_MAX_CLIENTS)
+def _limiter(quota: Quota) -> BaseRateLimiter:
+    store = MemoryStore(options={"MAX_SIZE": _MAX_CLIENTS})
+    return Throttled(using=RateLimiterType.GCRA.value, quota=quota, store=store).limiter
+
+
+def _count(limiter: BaseRateLimiter, name: str, of: str, setting: str) -> None:
+    result = limiter.limit(name)
+    if result.limited:
+        state = result.state
+        raise RateLimited(
+            f"Your {of} made more than {state.limit // _BURST_S} requests a second for {_BURST_S} s. Send fewer. The "
+            f"operator sets the limit with {setting}.",
+            per_s=state.limit // _BURST_S,
+            retry_after_s=state.retry_after,
+        )

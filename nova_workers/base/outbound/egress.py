@@ -83,8 +83,8 @@ class _Request:
 class _Pace:
     """How often something may be done: so many at once, then at a rate (GCRA).
 
-    The limits of requests to the API refuse what comes too early. A connection that was accepted is served in any case,
-    and the next one waits.
+    `throttled`, which limits requests to the API, says whether one may be done, in a store by name. A connection that
+    was accepted is served in any case, and the next one waits.
     """
 
     def __init__(self, per_s: float, at_once: int) -> None:
