@@ -6,13 +6,11 @@ import os
 
 from redis.asyncio import Redis
 
-from nova_workers.base.clock import Clock
 from nova_workers.base.config import Settings
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
 from nova_workers.domain.orchestrations.rules.models.availability import ProbedAvailability, fleet_availability
 from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
-from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
 from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.ledger.database import Database
 
@@ -35,14 +33,3 @@ def build_catalog(database: Database, redis: Redis, settings: Settings) -> Model
 def build_model_chooser(database: Database, redis: Redis, settings: Settings) -> RankedModels:
     """Return the choice of models."""
     return RankedModels(build_catalog(database, redis, settings))
-
-
-def build_discovery(database: Database, settings: Settings, clock: Clock) -> ModelDiscovery:
-    """Return the daily discovery of models."""
-    return ModelDiscovery(
-        database,
-        build_configs(database, settings),
-        settings.orchestration,
-        clock,
-        lambda: known_models(settings.model.aliases),
-    )

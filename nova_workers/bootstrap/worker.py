@@ -27,7 +27,8 @@ from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects, package_effects
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.executor import build_capabilities, build_executor
-from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
+from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_model_chooser
+from nova_workers.bootstrap.model_discovery import build_discovery
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.shell.commands import find_shell

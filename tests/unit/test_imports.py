@@ -30,6 +30,7 @@ _SELDOM = (
     "nova_workers.domain.memories.tools",
     "nova_workers.domain.rollouts",
     "tree_sitter",
+    "yaml",
 )
 """What an API needs for a few kinds of requests, or never."""
 _COMMANDS = ("celery.bin", "flower", "prompt_toolkit", "tornado")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nova_workers.base.config import Settings
-from nova_workers.bootstrap.model_choice import build_configs, build_discovery
+from nova_workers.bootstrap.model_choice import build_configs
+from nova_workers.bootstrap.model_discovery import build_discovery
 from nova_workers.bootstrap.worker import build_worker
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.ledger.database import Database

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
 
 from nova_workers.base.config import ToolSettings
 from nova_workers.base.errors import InvalidInput, VersionMismatch
@@ -14,7 +16,6 @@ from nova_workers.domain.agents.rules.authors import Authored, AuthorRights, Hol
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.agents.rules.entries import GrantForms
 from nova_workers.domain.agents.sql.records import live_specs
-from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.config.values import (
     BUILT_IN_PROVIDERS,
     OrchestrationConfig,
@@ -23,6 +24,9 @@ from nova_workers.domain.orchestrations.rules.config.values import (
 from nova_workers.domain.orchestrations.sql import configs as ledger
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
+
+_PARSING: Final = "nova_workers.domain.orchestrations.rules.config.parsing"
+"""Imported with the first configuration, since it brings the library for YAML: 1 MB of an idle API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,13 @@ class OrchestrationConfigs:
 
     async def _parse(self, text: str, models_text: str) -> OrchestrationConfig:
         # Up to half a megabyte of YAML: seconds of work that must not hold the loop.
-        return await asyncio.to_thread(lambda: parse_config(text, models_text, known=self._known_models()))
+        return await asyncio.to_thread(self._parsed, text, models_text)
+
+    def _parsed(self, text: str, models_text: str) -> OrchestrationConfig:
+        config: OrchestrationConfig = import_module(_PARSING).parse_config(
+            text, models_text, known=self._known_models()
+        )
+        return config
 
     def _check_servers(self, config: OrchestrationConfig) -> None:
         """Refuse MCP servers that the operator does not permit."""
