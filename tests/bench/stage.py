@@ -138,7 +138,7 @@ class Bench:
         """
         async with self.servers.fresh_database() as url:
             variables = {"NOVA_DATABASE_URL": url, "NOVA_REDIS_URL": self.servers.redis_url, **(env or {})}
-            async with Fleet(variables, workers=0, beat=True, preloaded=self.preloaded) as fleet:
+            async with Fleet(variables, workers=0, beat=True, preloaded=self.preloaded, embeddings=True) as fleet:
                 worker = await fleet.start_worker(concurrency=slots, app=worker_app)
                 client = LoadClient(fleet.api_url, fleet.api_key)
                 database = PostgresDatabase(url, pool_size=2)

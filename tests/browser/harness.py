@@ -86,7 +86,7 @@ async def site(
             "NOVA_SECRETS__KEYS": json.dumps([f"test:{base64.b64encode(bytes(32)).decode()}"]),
         }
         async with Fleet(
-            env, workers=0, beat=True, concurrency=64, log_dir=home / "logs", preloaded=preloaded
+            env, workers=0, beat=True, concurrency=64, log_dir=home / "logs", preloaded=preloaded, embeddings=True
         ) as fleet:
             await fleet.start_worker(app=worker_app)
             async with console_at(fleet.api_url, fleet.api_key, home, preloaded=preloaded) as (url, process):

@@ -31,7 +31,6 @@ async def test_notifications_survive_the_workers_that_send_them_and_the_api(
             "NOVA_DELIVERY__WEBHOOK_ALLOW_HOSTS": json.dumps([receiving.host]),
             "NOVA_DELIVERY__EVERY_S": "1",
             "NOVA_EFFECTS__ENABLED": "true",
-            "NOVA_EFFECTS__EMBEDDING_PROVIDER": "off",
         }
         # Neither the question nor the end is confirmed at first.
         receiving.answers["/hook"] = lambda before: None if before in {0, 2} else 204

@@ -86,7 +86,10 @@ async def test_a_run_is_in_traces_metrics_flower_and_logs(
         "NOVA_WORKER__METRICS_PORT": str(metrics_port),
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
-    async with Fleet(env, log_dir=tmp_path / "logs") as fleet, _flower(fleet.env, tmp_path / "flower.log") as flower:
+    async with (
+        Fleet(env, log_dir=tmp_path / "logs", embeddings=True) as fleet,
+        _flower(fleet.env, tmp_path / "flower.log") as flower,
+    ):
         await _check_loaded_engine(fleet)
         first = await fleet.client.runs.wait(StatelessRunCreate(message=SCRIPT))
         second = await fleet.client.runs.wait(StatelessRunCreate(message="Name this", thread_id=first.thread_id))
@@ -294,7 +297,7 @@ async def test_a_draining_worker_releases_its_effects_and_ends_its_child(
     settings: Settings, database: Database, tmp_path: Path
 ) -> None:
     env = fleet_env(settings) | {"NOVA_EFFECTS__EMBEDDING_BATCH": "256"}
-    async with Fleet(env, log_dir=tmp_path / "logs") as fleet:
+    async with Fleet(env, log_dir=tmp_path / "logs", embeddings=True) as fleet:
         worker = fleet.workers[0]
         long_text = "the fleet runs agents " * 2_000
         runs = [fleet.client.runs.wait(StatelessRunCreate(message=long_text)) for _ in range(12)]

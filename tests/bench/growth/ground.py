@@ -92,7 +92,7 @@ async def lend_ground(servers: Servers, *, repeats: int, preloaded: bool = False
     """
     async with servers.fresh_database() as url:
         env = {"NOVA_DATABASE_URL": url, "NOVA_REDIS_URL": servers.redis_url, **_LIMITS}
-        async with Fleet(env, workers=0, preloaded=preloaded) as fleet:
+        async with Fleet(env, workers=0, preloaded=preloaded, embeddings=True) as fleet:
             assert fleet.api is not None
             assert fleet.tenant_id is not None
             database = PostgresDatabase(url, pool_size=2, command_timeout_s=_FILLING_TIMEOUT_S)

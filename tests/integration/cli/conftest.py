@@ -34,7 +34,7 @@ def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> 
             "NOVA_TASKS__TICK_EVERY_S": "86400",
         }
         try:
-            yield runner.run(stack.enter_async_context(Fleet(env, beat=True, log_dir=home / "logs")))
+            yield runner.run(stack.enter_async_context(Fleet(env, beat=True, log_dir=home / "logs", embeddings=True)))
         finally:
             runner.run(stack.aclose())
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.fleet
 # Every test with a fleet shows that it comes up, answers and ends.
 @pytest.mark.long
 async def test_a_fleet_comes_up_answers_and_leaves_nothing_behind(settings: Settings) -> None:
-    async with Fleet(fleet_env(settings)) as fleet:
+    async with Fleet(fleet_env(settings), embeddings=True) as fleet:
         run = await fleet.client.runs.wait(StatelessRunCreate(message="hello"))
         assert run.status == "succeeded"
         assert run.text == "You said: hello"

@@ -37,7 +37,6 @@ async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
         "NOVA_SECRETS__KEYS": json.dumps([MASTER_KEY]),
         "NOVA_DELIVERY__WEBHOOK_ALLOW_HOSTS": json.dumps([receiving.host]),
         "NOVA_DELIVERY__EVERY_S": "1",
-        "NOVA_EFFECTS__EMBEDDING_PROVIDER": "off",
     }
     async with Fleet(env, beat=True, log_dir=tmp_path) as fleet:
         nova = Nova({**fleet.env, "NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": fleet.api_key, "NO_COLOR": "1"})

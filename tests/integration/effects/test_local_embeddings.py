@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Unavailable
@@ -32,6 +33,21 @@ def _session_niceness(pid: int) -> int | None:
         return None
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting() -> AsyncIterator[LocalEmbeddings]:
+    """One for all tests that do not ask how the child starts or ends: a start takes 0.4 s of CPU."""
+    provider = LocalEmbeddings()
+    yield provider
+    await provider.close()
+
+
+@pytest.fixture
+def shared(lasting: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> LocalEmbeddings:
+    """The lasting one without pauses, as `local`."""
+    monkeypatch.setattr("nova_workers.domain.effects.rules.local._PAUSE_FACTOR", 0.0)
+    return lasting
+
+
 @pytest.fixture
 async def pausing() -> AsyncIterator[LocalEmbeddings]:
     """The local model as it is."""
@@ -47,10 +63,11 @@ async def local(pausing: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> Lo
     return pausing
 
 
-async def test_texts_of_similar_meaning_have_near_vectors(local: LocalEmbeddings) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_texts_of_similar_meaning_have_near_vectors(shared: LocalEmbeddings) -> None:
     questions = ["How do I reset my password?", "It is raining in Paris", "The build fails with a linker error"]
     answers = ["I forgot my login credentials", "The weather in France is wet", "Undefined symbol while compiling C++"]
-    vectors = await local.embed([*questions, *answers])
+    vectors = await shared.embed([*questions, *answers])
     assert {len(vector) for vector in vectors} == {384}
     assert all(abs(_cosine(vector, vector) - 1) < 1e-3 for vector in vectors)
     for place, question in enumerate(vectors[:3]):
@@ -58,7 +75,8 @@ async def test_texts_of_similar_meaning_have_near_vectors(local: LocalEmbeddings
         assert near.index(max(near)) == place
 
 
-async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbeddings) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_texts_vector_does_not_depend_on_its_neighbours(shared: LocalEmbeddings) -> None:
     texts = [
         "",
         "hello",
@@ -75,29 +93,32 @@ async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbe
         "The build fails with a linker error",
         "Remember that it is Thursday",
     ]
-    alone = {text: (await local.embed([text]))[0] for text in texts}
+    alone = {text: (await shared.embed([text]))[0] for text in texts}
     for order in (texts, texts[::-1], sorted(texts), sorted(texts, key=len)):
-        for text, among in zip(order, await local.embed(order), strict=True):
+        for text, among in zip(order, await shared.embed(order), strict=True):
             assert list(among) == pytest.approx(list(alone[text]), abs=1e-5)
 
 
-async def test_the_end_of_a_long_text_counts(local: LocalEmbeddings) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_end_of_a_long_text_counts(shared: LocalEmbeddings) -> None:
     filler = "The committee met and spoke about the agenda of the next meeting. " * 80
-    plain, ending, password = await local.embed(
+    plain, ending, password = await shared.embed(
         [filler, filler + "How do I reset my password? " * 12, "How do I reset my password?"]
     )
     assert _cosine(ending, password) > _cosine(plain, password) + 0.05
 
 
-async def test_odd_texts_are_embedded(local: LocalEmbeddings) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_odd_texts_are_embedded(shared: LocalEmbeddings) -> None:
     texts = ["", " ", "你好世界", "😀" * 1000, "a\x00b", "x" * 100_000, "\u202e", '{"a": [1, 2]}\n']
-    assert len(await local.embed(texts)) == len(texts)
-    assert await local.embed([]) == []
+    assert len(await shared.embed(texts)) == len(texts)
+    assert await shared.embed([]) == []
 
 
-async def test_a_single_text_does_not_wait_for_a_whole_batch(local: LocalEmbeddings) -> None:
-    batch = asyncio.create_task(local.embed(["word " * 100] * 32))
-    query = asyncio.create_task(local.embed(["hello"]))
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_single_text_does_not_wait_for_a_whole_batch(shared: LocalEmbeddings) -> None:
+    batch = asyncio.create_task(shared.embed(["word " * 100] * 32))
+    query = asyncio.create_task(shared.embed(["hello"]))
     done, _ = await asyncio.wait((batch, query), return_when=asyncio.FIRST_COMPLETED)
     assert done == {query}
     assert len(await batch) == 32

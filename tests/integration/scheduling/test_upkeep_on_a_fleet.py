@@ -26,7 +26,7 @@ async def test_messages_of_a_time_without_effects_are_indexed_and_later_deleted(
         assert await count(database, "message_texts") == 0
     await database.execute("UPDATE usage SET created_at = now() - interval '1 hour'")
     fast = {"NOVA_EFFECTS__BACKFILL_EVERY_S": "1", "NOVA_RETENTION__EVERY_S": "1"}
-    async with Fleet({**env, **fast}, beat=True, api_key=key) as fleet:
+    async with Fleet({**env, **fast}, beat=True, api_key=key, embeddings=True) as fleet:
 
         async def found() -> bool:
             hits = await fleet.client.history.search("Pericles")
