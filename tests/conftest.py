@@ -33,7 +33,7 @@ from tests.support.processes.authorities import share_authorities
 from tests.support.processes.preloaded import shared_fork_server
 from tests.support.processes.user_code import forked_python, shared_forked_python
 from tests.support.processes.xdist_workers import forked_interpreter
-from tests.support.servers.databases import client_of, database_name, own_database, own_postgres, own_valkey
+from tests.support.servers.databases import client_of, own_database, own_postgres, own_valkey
 
 # The bounds of properties are of what is computed, not of time, which other tests share.
 hypothesis_settings.register_profile("quick", deadline=None, max_examples=15)
@@ -186,7 +186,7 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 async def shared_database_url(postgres_url_admin: str) -> AsyncIterator[str]:
     """URL of a migrated database that the tests of a module share: each has a tenant of its own."""
     async with own_database(postgres_url_admin) as url:
-        with warm_sessions.of(database_name(url)):
+        with warm_sessions.of(url):
             yield url
 
 

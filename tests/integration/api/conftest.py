@@ -31,7 +31,7 @@ from tests.integration.api.shared_servers import SharedServers, shared_servers
 from tests.support.data.idle_api import idle_api
 from tests.support.harness.warm_sessions import warm_sessions
 from tests.support.servers.asgi import serving
-from tests.support.servers.databases import client_of, create_database, database_name, own_valkey
+from tests.support.servers.databases import client_of, create_database, own_valkey
 
 _BEHIND_THE_API = frozenset({"database", "redis", "settings", "logs"})
 _WITHOUT_MODEL = {"embedding_provider": "off"}
@@ -119,7 +119,7 @@ def shares(request: pytest.FixtureRequest) -> bool:
 def behind_shared_servers(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Settings of what all shared applications of this test worker have behind them."""
     database_url = asyncio.run(create_database(postgres_url_admin))
-    with own_valkey() as redis_url, warm_sessions.of(database_name(database_url)):
+    with own_valkey() as redis_url, warm_sessions.of(database_url):
         home = tmp_path_factory.mktemp("shared")
         yield Settings.model_validate(
             {"database_url": database_url, "redis_url": redis_url, "home": home, "effects": _WITHOUT_MODEL}

@@ -7,7 +7,7 @@ import asyncio
 import asyncpg
 
 from tests.support.harness.warm_sessions import warm_sessions
-from tests.support.servers.databases import create_database, database_name, drop_database
+from tests.support.servers.databases import create_database, drop_database
 
 _MAX_GROWN_BYTES = 8_000_000
 """Without indexes. A larger one has much to delete, and pages that are nearly empty."""
@@ -90,19 +90,19 @@ class ReusedDatabase:
             and not await self._is_emptied(self._url, self._connection)
         ):
             self._connection.terminate()
-            warm_sessions.end_those_of(database_name(self._url))
+            warm_sessions.end_those_of(self._url)
             await drop_database(self._admin_url, self._url)
             self._url = None
         if self._url is None:
             self._url = await create_database(self._admin_url)
             self._connection = connection = await asyncpg.connect(self._url)
-            warm_sessions.keep_those_of(database_name(self._url))
+            warm_sessions.keep_those_of(self._url)
             self._shape = await connection.fetchrow(_SHAPE)
         return self._url
 
     async def _is_emptied(self, url: str, connection: asyncpg.Connection) -> bool:
         try:
-            await connection.fetch(_TERMINATE, warm_sessions.pids(database_name(url)))
+            await connection.fetch(_TERMINATE, warm_sessions.pids(url))
             filled = await connection.fetch(_FILLED)
             grown_bytes = sum(int(row["bytes"]) for row in filled)
             if grown_bytes > _MAX_GROWN_BYTES or await connection.fetchrow(_SHAPE) != self._shape:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 from asyncpg import connect_utils, protocol
@@ -65,42 +66,40 @@ class WarmSessions:
     """The sessions of some databases that were closed, at most a few of each: `Session.close` leaves them here."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, list[_Kept]] = {}
-        """By the name of their database."""
+        self._kept: dict[tuple[object, str], list[_Kept]] = {}
+        """By the address of their server, which is not that of a proxy or a pooler, and the name of their database."""
         self._most = _MOST
         # Applications that a module shares have a thread.
         self._lock = threading.Lock()
 
-    def pids(self, database: str) -> list[int]:
-        """Return the process ids of their servers."""
-        return [kept.pid for kept in self._kept.get(database, ())]
+    def pids(self, url: str) -> list[int]:
+        """Return the process ids of the servers of a database's sessions."""
+        return [kept.pid for kept in self._kept.get(_place(url), ())]
 
-    def keep_those_of(self, database: str) -> None:
+    def keep_those_of(self, url: str) -> None:
         """Keep the sessions of a database from now on."""
-        self._kept.setdefault(database, [])
+        self._kept.setdefault(_place(url), [])
 
-    def end_those_of(self, database: str) -> None:
+    def end_those_of(self, url: str) -> None:
         """End the sessions of a database that will be dropped, and keep none from now on."""
-        for kept in self._kept.pop(database, ()):
-            os.close(kept.descriptor)
+        _end(self._kept.pop(_place(url), []))
 
     @contextmanager
-    def of(self, database: str) -> Generator[None]:
+    def of(self, url: str) -> Generator[None]:
         """Keep the sessions of a database during this block."""
-        self.keep_those_of(database)
+        self.keep_those_of(url)
         try:
             yield
         finally:
-            self.end_those_of(database)
+            self.end_those_of(url)
 
     @contextmanager
     def none(self) -> Generator[None]:
         """Let each session of this block be new, and end when it is closed."""
-        databases = list(self._kept)
-        for database in databases:
-            self.end_those_of(database)
-            self.keep_those_of(database)
-        self._most = 0
+        with self._lock:
+            for kept in self._kept.values():
+                _end(kept)
+            self._most = 0
         try:
             yield
         finally:
@@ -120,8 +119,8 @@ class WarmSessions:
     async def _keep(self, session: Any) -> bool:
         if self._most == 0 or session.is_shared or not session.is_clean:
             return False
-        database = session._params.database
-        if database not in self._kept:
+        place = (session._addr, session._params.database)
+        if place not in self._kept:
             return False
         end: socket.socket = session._transport.get_extra_info("socket")
         try:
@@ -144,7 +143,7 @@ class WarmSessions:
         session._stmt_cache._entries.clear()
         key, greeting = _key(session._addr, session._params), _greeting(settings, session._driver)
         with self._lock:
-            beside = self._kept.get(database)
+            beside = self._kept.get(place)
             if beside is None:
                 return False
             # The oldest may be of a kind that no later test asks for.
@@ -166,7 +165,9 @@ class WarmSessions:
         connection_class: Any,
         **rest: Any,
     ) -> asyncpg.Connection:
-        kept = self._taken(params.database, _key(addr, params)) if issubclass(connection_class, Session) else None
+        kept = (
+            self._taken((addr, params.database), _key(addr, params)) if issubclass(connection_class, Session) else None
+        )
         if kept is None:
             return await _connect_anew(
                 addr=addr, loop=loop, params=params, config=config, connection_class=connection_class, **rest
@@ -185,8 +186,8 @@ class WarmSessions:
         setattr(connection, _TAKEN_UP, kept.statements)
         return connection
 
-    def _taken(self, database: str, key: object) -> _Kept | None:
-        while kept := self._newest(database, key):
+    def _taken(self, place: tuple[object, str], key: object) -> _Kept | None:
+        while kept := self._newest(place, key):
             # The server says nothing to a session that is idle, but that it ends.
             poll = select.poll()
             poll.register(kept.descriptor, select.POLLIN)
@@ -195,10 +196,10 @@ class WarmSessions:
             os.close(kept.descriptor)
         return None
 
-    def _newest(self, database: str, key: object) -> _Kept | None:
+    def _newest(self, place: tuple[object, str], key: object) -> _Kept | None:
         """Remove and return the session that was kept last: it has prepared what the next test is likely to need."""
         with self._lock:
-            beside = self._kept.get(database, [])
+            beside = self._kept.get(place, [])
             for kept in reversed(beside):
                 if kept.key == key:
                     beside.remove(kept)
@@ -225,6 +226,17 @@ class _Resumed:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._transport, name)
+
+
+def _place(url: str) -> tuple[object, str]:
+    """Return the address of a URL's server, as asyncpg has it, and the name of the database."""
+    parts = urlsplit(url)
+    return f"{parse_qs(parts.query)['host'][0]}/.s.PGSQL.5432", parts.path.removeprefix("/")
+
+
+def _end(those: list[_Kept]) -> None:
+    while those:
+        os.close(those.pop().descriptor)
 
 
 def _key(address: object, parameters: Any) -> object:

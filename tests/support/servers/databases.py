@@ -117,14 +117,10 @@ async def create_database(admin_url: str, template: str = TEMPLATE) -> str:
     return urlsplit(admin_url)._replace(path=f"/{name}").geturl()
 
 
-def database_name(url: str) -> str:
-    """Return the name of the database that a URL points at."""
-    return urlsplit(url).path.removeprefix("/")
-
-
 async def drop_database(admin_url: str, url: str) -> None:
     """Drop a database with its connections."""
-    await _execute(admin_url, f'DROP DATABASE "{database_name(url)}" WITH (FORCE)')
+    name = urlsplit(url).path.removeprefix("/")
+    await _execute(admin_url, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 async def _execute(url: str, statement: str) -> None:
