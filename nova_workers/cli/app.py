@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from nova_workers.base.errors import NovaError
-from nova_workers.base.program import exit_on_failed_output, finish_loading, without_pydantic_plugins
+from nova_workers.base.program import exit_on_failed_output, finish_loading, import_sparingly, without_pydantic_plugins
 from nova_workers.cli.extras import require_extra
 
 EXIT_FAILED = 1
@@ -167,6 +167,9 @@ def _load(entry: Lazy) -> Any:
     if entry.extra:
         require_extra(entry.extra, f"nova {entry.name}")
     with without_pydantic_plugins():
+        if entry.panel == _RUN:
+            # They read the settings of servers, whose checks log.
+            import_sparingly("structlog")
         loaded: typer.Typer = importlib.import_module(entry.module).app
     # From here on Ctrl-C raises, so that the command can clean up.
     finish_loading()

@@ -18,10 +18,10 @@ from nova_workers.base.home import home_folder
 from nova_workers.base.validation import place_of, problem_of
 from nova_workers.cli.target import Target, find_target, read_settings
 from nova_workers.cli.terminal.output import JsonOption, Output
-from nova_workers.client.client import NovaClient
 
 if TYPE_CHECKING:
     from nova_workers.base.config import Settings
+    from nova_workers.client.client import NovaClient
 
 ApiUrlOption = Annotated[
     str | None,

@@ -51,6 +51,7 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
             (*_HEAVY, "asyncpg", "celery", "fastapi", "kombu", "openai", "redis", "typer"),
         ),
         ("nova_workers.cli.app", (*_HEAVY, "celery", "fastapi", "pydantic", "redis", "rich")),
+        ("nova_workers.cli.operations.processes", (*_HEAVY, "asyncpg", "celery", "httpx2", "redis")),
         (
             "nova_workers.cli.talk.send",
             (*_HEAVY, "asyncpg", "celery", "nova_workers.base.config", "pygments", "rich.console"),
