@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Final, TextIO
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.base.program import importing_late
+from nova_workers.base.program import importing
 from nova_workers.base.user_code import ending_late_imports
 from nova_workers.contracts.user_tools import ListedAgent, ListedTool, ToolListing
 from nova_workers.sdk.loading import UserCode, UserTool, load_code
@@ -46,7 +46,7 @@ def main(given: list[str] | None = None) -> int:
         wire[1].flush()
         return 0
     # The MCP library takes most of the start, and a list does not need it.
-    with importing_late():
+    with importing():
         protocol = import_module("nova_workers.sdk.protocol")
     protocol.serve(options.source, found, *wire)
     # Not by a return: threads of calls that do not end would keep the process.
