@@ -46,13 +46,14 @@ unnest(:turn_ids::text[]) AS turn(id)
   JOIN turns t ON t.id = turn.id AND t.tenant_id = :tenant_id"""
 
 
-# Of imported turns, each answer that calls no tool: there is no final one where several follow each other.
+# Of imported turns, each answer that calls no tool: there is no final one where several follow each other. A subquery
+# asks for the thread, in place of a join: a plan from a day with few threads would begin with all of them.
 def _save_texts(turns: str) -> str:
     return f"""
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
       FROM {turns}
-      JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL AND NOT h.ephemeral
+     WHERE (SELECT h.deleted_at IS NULL AND NOT h.ephemeral FROM threads h WHERE h.id = t.thread_id)
 ), candidates AS (
     SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.role, m.content, m.created_at
       FROM wanted w
