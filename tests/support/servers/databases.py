@@ -32,6 +32,8 @@ TEMPLATE = "nova_template"
 _HOME_PREFIX = "nova-test-"
 _LOCK = "in-use"
 """A file that is locked as long as the process lives that made the home."""
+_SETTINGS = {**THROWAWAY, "max_connections": "500"}
+"""Each test worker keeps up to 18 warm sessions beside those that its test uses, and a large machine has 16 workers."""
 _ROOM_BYTES = 3_000_000_000
 """Postgres's log of what it wrote is up to 1 GB, and more for a moment."""
 
@@ -88,7 +90,7 @@ def own_postgres(*, with_template: bool = True) -> Generator[str]:
         with_template: Whether it gets the migrated database that others are copies of.
     """
     with _throwaway_home() as home:
-        postgres = EmbeddedPostgres(home, settings=THROWAWAY)
+        postgres = EmbeddedPostgres(home, settings=_SETTINGS)
         with running(postgres.spec(), home / "postgres.log"):
             if with_template:
                 asyncio.run(_make_template(postgres))
