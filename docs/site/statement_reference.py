@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from models import metadata  # noqa: E402 - found by the line above
+from models.tables import metadata  # noqa: E402 - found by the line above
 
 _ROOMS = ("nova_workers", "api", "beat")
 _HOMES = "nova_workers.domain."
