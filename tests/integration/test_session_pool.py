@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.session_pool import SessionPool
 from nova_workers.ledger.sessions import session_opener
 from tests.support.waiting import until
@@ -83,10 +84,9 @@ async def test_a_session_knows_arrays_without_reading_the_catalogue(pools: Pools
     session = await pool.borrow(_LONG_S)
     for kind, values in arrays.items():
         before = session.statements
-        assert await session.fetchrow(f"SELECT $1::{kind}, pg_typeof($1::{kind}) = '{kind}'::regtype", values) == (
-            values,
-            True,
-        ), kind
+        statement = f"SELECT :value::{kind}, pg_typeof(:value::{kind}) = '{kind}'::regtype"
+        text, arguments = bind(statement, {"value": values})
+        assert await session.fetchrow(text, *arguments) == (values, True), kind
         assert session.statements == before + 1, kind
     await pool.release(session)
 

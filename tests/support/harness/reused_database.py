@@ -6,6 +6,7 @@ import asyncio
 
 import asyncpg
 
+from nova_workers.ledger.named_sql import bind
 from tests.support.harness.warm_sessions import warm_sessions
 from tests.support.servers.databases import create_database, drop_database
 
@@ -16,7 +17,7 @@ _CLOSE_S = 10.0
 
 _TERMINATE = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
- WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL($1::int[])
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND pid <> ALL(:kept::int[])
 """
 
 # All but rows: a test may also change tables, constraints, triggers, functions, policies, rights, statistics,
@@ -102,7 +103,8 @@ class ReusedDatabase:
 
     async def _is_emptied(self, url: str, connection: asyncpg.Connection) -> bool:
         try:
-            await connection.fetch(_TERMINATE, warm_sessions.pids(url))
+            text, arguments = bind(_TERMINATE, {"kept": warm_sessions.pids(url)})
+            await connection.fetch(text, *arguments)
             filled = await connection.fetch(_FILLED)
             grown_bytes = sum(int(row["bytes"]) for row in filled)
             if grown_bytes > _MAX_GROWN_BYTES or await connection.fetchrow(_SHAPE) != self._shape:
