@@ -419,7 +419,8 @@ async def test_a_function_reads_and_changes_the_state_document_of_its_thread(sta
             '"design", record',
             "At step 1 of the run the journal has step 'plan', and the function wants",
         ),
-        ('ctx.tool("pay", amount=5)', 'ctx.tool("ask", amount=5)', "has tool 'pay', and the function wants tool 'ask'"),
+        # Of another length: Python takes a file of the same second and size for the one that it compiled.
+        ('ctx.tool("pay"', 'ctx.tool("refund"', "has tool 'pay', and the function wants tool 'refund'"),
     ],
 )
 async def test_code_that_does_something_else_fails_with_both_names(
