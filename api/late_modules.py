@@ -33,7 +33,9 @@ class LateModule(BaseRoute):
         self.name = name
         self.paths = paths
         self._routers = routers
-        self._pattern = re.compile("|".join(_PARAMETER.sub("[^/]+", re.escape(path)) + "(?:/.*)?" for path in paths))
+        below = "|".join(_PARAMETER.sub("[^/]+", re.escape(path)) + "(?:/.*)?" for path in paths)
+        # A parameter of a route takes line breaks too.
+        self._pattern = re.compile(below, re.DOTALL)
         self._module = Deferred(f"routes {name!r}", lambda: import_module(f"{__package__}.routes.{name}"))
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:

@@ -47,6 +47,10 @@ def test_each_module_has_exactly_the_routes_below_its_paths(app: FastAPI) -> Non
         assert [path for path in paths if module.matches(_example(path))[0] is not Match.FULL] == []
 
 
+def test_a_path_may_have_line_breaks() -> None:
+    assert LateModule("workspace.notes", "/v1/notes").matches(_example("/v1/notes/a\nb"))[0] is Match.FULL
+
+
 async def test_the_first_requests_bring_the_routes_and_are_answered_by_them() -> None:
     module = LateModule("workspace.notes", "/v1/notes")
     app = _with(module)
