@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base import user_code
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError
@@ -63,7 +64,7 @@ def installed(environment: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let this process be one of that environment; return its directory of packages."""
     (packages,) = environment.glob("lib/*/site-packages")
     monkeypatch.syspath_prepend(packages)
-    monkeypatch.setattr(sys, "executable", str(environment / "bin" / "python"))
+    monkeypatch.setattr(user_code, "PYTHON", str(environment / "bin" / "python"))
     return packages
 
 
