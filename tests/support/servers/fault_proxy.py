@@ -196,6 +196,10 @@ class FaultProxy:
         self.refuses = self.blocks_requests = self.blocks_answers = False
         self.delay_s = 0.0
         self.loses_answer_to = self.goes_away_at = None
+        # An answer that is late would reset all connections, also those of what comes after the fault.
+        for link in tuple(self._links):
+            if link.answer_is_lost:
+                link.reset()
 
     def reset(self) -> None:
         """Reset every open connection, at both ends."""
